@@ -7,7 +7,7 @@ with its recipe; `stim_id` differs for each annotation and numbers one recipe se
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,8 @@ import pandas as pd
 
 from mmlib.core.errors import Problem
 from mmlib.core.related import RelatedPairs
-from mmlib.data.pair_figures import image_names, pairs_of
-from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
-from mmlib.data.tables import SOMETHING, Row, check_choice, dataset_folder, sound_rows, table_rows
+from mmlib.data.pairs import image_names, picture_files, with_pictures
+from mmlib.data.tables import SOMETHING, check_choice, dataset_folder, sound, table_rows
 
 NAME = "cite"
 ROWS = 2047
@@ -26,7 +25,6 @@ ANSWERS = tuple(f"{relation.lower()}_resp" for relation in RELATIONS)
 COLUMNS = ("", "Index", "q10_resp", "q1_resp", *ANSWERS, "q9_resp")
 COLUMNS += ("qimg", "stim_id", "stim_txt", "complement")
 PLUS_COLUMNS = ("qimg", "stim_txt", *ANSWERS)
-PLUS_SPLITS = {"train": 3439, "test": 860}
 
 GET = "run `mmlib data get cite`, or set MMLIB_DATA to the folder that holds cite/"
 GET_PLUS = "get CITE++ from the shared folder that the authors' README links, into cite/"
@@ -34,8 +32,8 @@ GET_IMAGES = "put RecipeQA's images into recipeqa/images/ or cite/images-qa/"
 PATTERNS = {**dict.fromkeys(ANSWERS, "True|False"), "qimg": SOMETHING, "stim_txt": SOMETHING}
 
 
-def rows(path: Path) -> Iterator[Row]:
-    """Line, fields and problems of each row of CITE's `data.csv`."""
+def rows(path: Path) -> Iterator[dict[str, str] | Problem]:
+    """Rows of CITE's `data.csv`, and problems (`tables.table_rows`)."""
     return table_rows(path, COLUMNS, GET, PATTERNS, delimiter="|")
 
 
@@ -48,7 +46,7 @@ def load(folder: Path | None = None, duplicates: bool = False) -> RelatedPairs:
     Raises DataError naming the file, the line and the mend at the first bad row.
     """
     path = dataset_folder(NAME, folder) / "data.csv"
-    pairs = _pairs(path, rows(path), "all", GET)
+    pairs = _pairs(sound(rows(path), Problem(path, None, "has no rows", GET)), "all")
     return pairs if duplicates else pairs.take(np.flatnonzero(~_keys(pairs).duplicated()))
 
 
@@ -57,15 +55,15 @@ def load_plus(split: str, folder: Path | None = None) -> RelatedPairs:
 
     Read by the columns that the authors' code names; we have not seen the files. Errors as `load`.
     """
-    check_choice("split", split, PLUS_SPLITS)
+    check_choice("split", split, ("train", "test"))
     path = dataset_folder(NAME, folder) / f"q2-8_{split}_dis_11-08.csv"
     in_shared_folder = path.parent / "RecipeQA" / path.name
     path = in_shared_folder if in_shared_folder.is_file() and not path.is_file() else path
     records = table_rows(path, PLUS_COLUMNS, GET_PLUS, PATTERNS, allow_more_columns=True)
-    return _pairs(path, records, split, GET_PLUS)
+    return _pairs(sound(records, Problem(path, None, "has no rows", GET_PLUS)), split)
 
 
-def load_with_images(split: str, folder: Path | None = None) -> tuple[RelatedPairs, Missing]:
+def load_with_images(split: str, folder: Path | None = None) -> tuple[RelatedPairs, str]:
     """The pairs whose image is here and can be decoded, with `open_image`; and what is missing.
 
     split: "train" or "test" of CITE++, or "all" for CITE without its duplicates. Images are looked
@@ -79,14 +77,15 @@ def load_with_images(split: str, folder: Path | None = None) -> tuple[RelatedPai
     return with_pictures(pairs, files, folder / "images-qa", GET_IMAGES)
 
 
-def _pairs(path: Path, records: Iterable[Row], split: str, mend: str) -> RelatedPairs:
-    table = pd.DataFrame(sound_rows(records, Problem(path, None, "has no rows", mend)))
+def _pairs(records: list[dict[str, str]], split: str) -> RelatedPairs:
+    table = pd.DataFrame(records)
     labels = (table[list(ANSWERS)] == "True").to_numpy(bool)
-    return pairs_of(NAME, split, table["stim_txt"], table["qimg"], labels, RELATIONS)
+    image_of, images = pd.factorize(table["qimg"])
+    texts = tuple(table["stim_txt"])
+    return RelatedPairs(NAME, split, texts, labels, RELATIONS, image_of, tuple(images))
 
 
 def _keys(pairs: RelatedPairs) -> pd.Series:
-    """(image, text without the spaces around it) of each pair."""
     texts = (text.strip() for text in pairs.texts)
     return pd.Series(list(zip(image_names(pairs), texts, strict=True)), dtype=object)
 

@@ -5,7 +5,6 @@ AAAI 2022; relations of Alikhani, Sharma, Li, Soricut, Stone, ACL 2020. The auth
 `conceptual_{train,test}_dis.csv`; the images are their owners' and must be fetched by URL.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,17 +14,9 @@ import pandas as pd
 
 from mmlib.core.errors import Problem
 from mmlib.core.related import RelatedPairs
-from mmlib.data.pair_figures import image_names, pairs_of, unknown_words, word_figures
-from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
-from mmlib.data.tables import (
-    SOMETHING,
-    Row,
-    check_choice,
-    dataset_folder,
-    error_at,
-    sound_rows,
-    table_rows,
-)
+from mmlib.data.pairs import image_names, picture_files, with_pictures, word_figures
+from mmlib.data.tables import SOMETHING, check_choice, dataset_folder, error_at, sound, table_rows
+from mmlib.features.store import read_object
 
 NAME = "clue"
 SPLITS = {"train": 6047, "test": 1512}
@@ -69,8 +60,8 @@ def split_file(split: str, folder: Path) -> Path:
     return folder / f"conceptual_{split}_dis.csv"
 
 
-def rows(path: Path) -> Iterator[Row]:
-    """Line, fields and problems of each row."""
+def rows(path: Path) -> Iterator[dict[str, str] | Problem]:
+    """Rows of one of the authors' files, and problems (`tables.table_rows`)."""
     return table_rows(path, COLUMNS, GET, PATTERNS)
 
 
@@ -81,13 +72,14 @@ def load(split: str, folder: Path | None = None) -> CluePairs:
     Raises DataError naming the file, the line and the mend at the first bad row.
     """
     path = split_file(split, dataset_folder(NAME, folder))
-    table = pd.DataFrame(sound_rows(rows(path), Problem(path, None, "has no rows", GET)))
-    labels, index = (table[list(RELATIONS)] == "1").to_numpy(bool), table["index"].astype(np.int64)
-    pairs = pairs_of(NAME, split, table["caption"], table["url"], labels, RELATIONS)
-    return CluePairs(**vars(pairs), index=index.to_numpy())
+    table = pd.DataFrame(sound(rows(path), Problem(path, None, "has no rows", GET)))
+    image_of, urls = pd.factorize(table["url"])
+    labels, texts = (table[list(RELATIONS)] == "1").to_numpy(bool), tuple(table["caption"])
+    index = table["index"].to_numpy(np.int64)
+    return CluePairs(NAME, split, texts, labels, RELATIONS, image_of, tuple(urls), index=index)
 
 
-def load_with_images(split: str, folder: Path | None = None) -> tuple[CluePairs, Missing]:
+def load_with_images(split: str, folder: Path | None = None) -> tuple[CluePairs, str]:
     """The pairs whose image is here and can be decoded, with `open_image`; and what is missing.
 
     The authors' code shows a white picture for a missing one; here its pairs are left out and
@@ -103,16 +95,11 @@ def load_with_images(split: str, folder: Path | None = None) -> tuple[CluePairs,
     return with_pictures(pairs, files, folder / "images", GET_IMAGES)
 
 
-def image_numbers(folder: Path | None = None) -> dict[str, int]:
+def image_numbers(folder: Path) -> dict[str, int]:
     """URL -> number of its image, from `img2idxmap.json`."""
-    path = dataset_folder(NAME, folder) / "img2idxmap.json"
-    if not path.is_file():
-        raise error_at(path, None, "is missing", GET)
-    try:
-        numbers = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise error_at(path, None, f"is not JSON: {error}", GET) from error
-    if not isinstance(numbers, dict) or not all(type(n) is int for n in numbers.values()):
+    path = folder / "img2idxmap.json"
+    numbers = read_object(path, GET)
+    if not all(type(number) is int for number in numbers.values()):
         raise error_at(path, None, "is not a map of URLs to whole numbers", GET)
     return numbers
 
@@ -156,7 +143,7 @@ def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
         "clean rows": len(clean),
         "clean rows, caption not in train": len(strict),
     }
-    words = word_figures(train.texts) | unknown_words(train.texts, test.texts)
+    words = word_figures(train.texts, test.texts)
     return {
         "rates": pd.DataFrame(rates, list(pieces), list(RELATIONS)),
         "words": pd.Series(words, dtype=object),

@@ -32,8 +32,17 @@ SHARED_FEATURES, LABELS = "grid4x4_mobilenetv1_pca192", "labels_densenet169"
 GET = "run `mmlib data get flickr8k`, or set MMLIB_DATA to the folder that holds flickr8k/"
 AGAIN = "restore the line, or get the file again"
 GET_TEXT = "it comes with Flickr8k_text.zip: run `mmlib data get flickr8k`"
-JUDGMENT = re.compile(
-    r"(\d+_[0-9a-f]+\.jpg)\t(\d+_[0-9a-f]+\.jpg)#([0-4])\t([0-9.]+)\t(\d+)\t(\d+)", re.ASCII
+TOKEN = "Flickr8k.token.txt"
+TEXTS = {**LISTS, "judgments": "CrowdFlowerAnnotations.txt"}
+# Where each file lies: on Kaggle, in the original archives.
+FILES = {
+    "images": ("Images", "Flicker8k_Dataset", "Flickr8k_Dataset"),
+    "captions": ("captions.txt", f"Flickr8k_text/{TOKEN}", TOKEN),
+    **{kind: (f"Flickr8k_text/{name}", name) for kind, name in TEXTS.items()},
+}
+JUDGMENT = (
+    r"\A(?P<image>\d+_[0-9a-f]+\.jpg)\t(?P<caption_image>\d+_[0-9a-f]+\.jpg)#(?P<caption>[0-4])\t"
+    r"(?P<fraction>[0-9.]+)\t(?P<yes>[0-9]+)\t(?P<no>[0-9]+)\Z"
 )
 
 
@@ -51,10 +60,14 @@ def load(split: str, folder: Path | None = None, features: str | None = "") -> C
     """
     folder = dataset_folder(NAME, folder)
     check_choice("split", split, LISTS)
-    ids, captions, images = read_splits(folder)[split], read_captions(folder), image_folder(folder)
+    ids, captions, images = (
+        read_splits(folder)[split],
+        read_captions(folder),
+        find("images", folder),
+    )
     for row, name in enumerate(ids, start=1):
         if name not in captions:
-            raise error_at(split_file(split, folder), row, f"{name} has no captions", GET)
+            raise error_at(find(split, folder), row, f"{name} has no captions", GET)
     values, scores = np.zeros((len(ids), 0, 0), np.float32), None
     names: tuple[str, ...] = ()
     if features is not None:
@@ -84,28 +97,16 @@ def label_names(store: FeatureStore) -> tuple[str, ...]:
     return names
 
 
-def image_folder(folder: Path) -> Path:
-    """The folder of photographs, under its name on Kaggle or in the original archive."""
-    return _first(folder, ("Images", "Flicker8k_Dataset", "Flickr8k_Dataset"), GET)
+def find(kind: str, folder: Path) -> Path:
+    """The folder of "images", the file of "captions" or "judgments", or the list of a split.
 
-
-def caption_file(folder: Path) -> Path:
-    """The file of captions, `captions.txt` or `Flickr8k.token.txt`."""
-    token = "Flickr8k.token.txt"
-    return _first(folder, ("captions.txt", f"Flickr8k_text/{token}", token), GET)
-
-
-def split_file(split: str, folder: Path) -> Path:
-    """The official list of "train", "val" or "test"."""
-    check_choice("split", split, LISTS)
-    return _first(folder, (f"Flickr8k_text/{LISTS[split]}", LISTS[split]), GET_TEXT)
-
-
-def _first(folder: Path, names: tuple[str, ...], mend: str) -> Path:
-    for name in names:
+    Raises DataError where none of its names in `FILES` is there.
+    """
+    for name in FILES[kind]:
         if (folder / name).exists():
             return folder / name
-    raise error_at(folder / names[0], None, "is missing", mend)
+    mend = GET_TEXT if kind in TEXTS else GET
+    raise error_at(folder / FILES[kind][0], None, "is missing", mend)
 
 
 def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
@@ -113,24 +114,25 @@ def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
 
     Raises DataError for an empty list, and for an image that stands in two places.
     """
-    lists: dict[str, tuple[str, ...]] = {}
-    split_of: dict[str, str] = {}
+    first: dict[str, tuple[str, int]] = {}  # split and line of each image
     for split in LISTS:
-        path, row_of = split_file(split, folder), dict[str, int]()
+        path = find(split, folder)
         for row, line in text_lines(path, GET_TEXT):
             if isinstance(line, Problem):
                 raise DataError(line)
-            name = line.strip()
-            if name and row_of.setdefault(name, row) != row:
-                problem = f"{name} stands here and in line {row_of[name]}"
-                raise error_at(path, row, problem, GET_TEXT)
-            if name and (first := split_of.setdefault(name, split)) != split:
-                problem = f"{name} is in the split {first} too"
-                raise error_at(path, row, problem, GET_TEXT)
-        if not row_of:
+            if name := line.strip():
+                other, other_row = first.setdefault(name, (split, row))
+                if other != split:
+                    raise error_at(path, row, f"{name} is in the split {other} too", GET_TEXT)
+                if other_row != row:
+                    problem = f"{name} stands here and in line {other_row}"
+                    raise error_at(path, row, problem, GET_TEXT)
+        if split not in {other for other, _ in first.values()}:
             raise error_at(path, None, "names no image", GET_TEXT)
-        lists[split] = tuple(row_of)
-    return lists
+    return {
+        split: tuple(name for name, (other, _) in first.items() if other == split)
+        for split in LISTS
+    }
 
 
 def read_captions(folder: Path) -> dict[str, list[str]]:
@@ -143,8 +145,8 @@ def read_captions(folder: Path) -> dict[str, list[str]]:
 
     Raises DataError for the first damaged line, and for an image with fewer or more captions.
     """
-    path = caption_file(folder)
-    numbered = path.name.endswith("token.txt")
+    path = find("captions", folder)
+    numbered = path.name == TOKEN
     captions: dict[str, dict[int, str]] = {}
     row_of: dict[tuple[str, int], int] = {}
     for row, line in text_lines(path, AGAIN):
@@ -153,8 +155,15 @@ def read_captions(folder: Path) -> dict[str, list[str]]:
         if row == 1 and line.strip() == "image,caption":
             continue
         try:
-            image, caption, written = _token_line(line) if numbered else (*_csv_line(line), "")
-            number = int(written or len(captions.get(image, ())))
+            if numbered:
+                if not (match := re.fullmatch(r"([^\t#]+)#([0-4])\t(.*)", line)):
+                    raise ValueError(f"no `image#0<tab>caption` in {line[:60]!r}")
+                image, caption, number = match[1], match[3], int(match[2])
+            else:
+                fields = next(csv.reader([line], strict=True), [])
+                if len(fields) != 2:
+                    raise ValueError(f"{len(fields)} fields instead of 2 in {line[:60]!r}")
+                (image, caption), number = fields, len(captions.get(fields[0], ()))
             if not re.fullmatch(r"[^/\\]+\.jpg(\.1)?", image):
                 raise ValueError(f"no image name in {line[:60]!r}")
             if not caption.strip():
@@ -172,26 +181,6 @@ def read_captions(folder: Path) -> dict[str, list[str]]:
     return {image: [texts[k] for k in sorted(texts)] for image, texts in captions.items()}
 
 
-def _csv_line(line: str) -> list[str]:
-    fields = next(csv.reader([line], strict=True), [])
-    if len(fields) != 2:
-        raise ValueError(f"{len(fields)} fields instead of 2 in {line[:60]!r}")
-    return fields
-
-
-def _token_line(line: str) -> tuple[str, str, str]:
-    match = re.fullmatch(r"([^\t#]+)#([0-4])\t(.*)", line)
-    if match is None:
-        raise ValueError(f"no `image#0<tab>caption` in {line[:60]!r}")
-    return match[1], match[3], match[2]
-
-
-def judgment_file(folder: Path) -> Path:
-    """The crowd's judgments, where Kaggle's copy or the original archive has them."""
-    name = "CrowdFlowerAnnotations.txt"
-    return _first(folder, (f"Flickr8k_text/{name}", name), GET_TEXT)
-
-
 def read_judgments(folder: Path) -> tuple[pd.DataFrame, int]:
     """The crowd's yes/no judgments of image-caption pairs, and how many damaged lines were skipped.
 
@@ -202,20 +191,12 @@ def read_judgments(folder: Path) -> tuple[pd.DataFrame, int]:
     Source: `CrowdFlowerAnnotations.txt`. Raises DataError when the file is missing, or no line of
     it is well-formed.
     """
-    path = judgment_file(folder)
-    rows, skipped = [], 0
-    for _, line in text_lines(path, GET_TEXT):
-        match = None if isinstance(line, Problem) else JUDGMENT.fullmatch(line)
-        if match is None:
-            skipped += isinstance(line, Problem) or bool(line.strip())
-            continue
-        image, origin, caption, fraction, yes, no = match.groups()
-        votes = int(yes) + int(no)
-        if votes and abs(float(fraction) - int(yes) / votes) < 1e-3:
-            rows.append((image, origin, int(caption), float(fraction), int(yes), int(no)))
-        else:
-            skipped += 1
-    if not rows:
-        raise error_at(path, None, f"{skipped} lines, none well-formed", GET_TEXT)
-    columns = ["image", "caption_image", "caption", "fraction", "yes", "no"]
-    return pd.DataFrame(rows, columns=columns), skipped
+    path = find("judgments", folder)
+    lines = [str(line) for _, line in text_lines(path, GET_TEXT) if str(line).strip()]
+    table = pd.Series(lines, dtype=object).str.extract(JUDGMENT).dropna()
+    table = table.astype({"caption": int, "fraction": float, "yes": int, "no": int})
+    share = table["yes"] / (table["yes"] + table["no"])
+    table = table[(table["fraction"] - share).abs() < 1e-3].reset_index(drop=True)
+    if table.empty:
+        raise error_at(path, None, f"{len(lines)} lines, none well-formed", GET_TEXT)
+    return table, len(lines) - len(table)

@@ -9,10 +9,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from mmlib.core.errors import DataError, Problem
-from mmlib.data.tables import check_choice, error_at
+from mmlib.core.errors import Problem
+from mmlib.data.tables import check_choice, sound
 
 CAPTIONS_EACH = 5
 SPLITS = {"train": ("train", "restval"), "val": ("val",), "test": ("test",)}
@@ -34,14 +33,8 @@ def read_split(path: Path, split: str) -> tuple[str, list[SplitImage]]:
     Raises DataError for a split that does not exist, and for the first image that is damaged.
     """
     check_choice("split", split, SPLITS)
-    images = []
-    for item in read_images(path):
-        if isinstance(item, Problem):
-            raise DataError(item)
-        if item.split in SPLITS[split]:
-            images.append(item)
-    if not images:
-        raise error_at(path, None, f"no image of the split {split!r}", AGAIN)
+    items = (i for i in read_images(path) if isinstance(i, Problem) or i.split in SPLITS[split])
+    images = sound(items, Problem(path, None, f"no image of the split {split!r}", AGAIN))
     return path.stem.removeprefix("dataset_"), images
 
 
@@ -55,19 +48,13 @@ def read_images(path: Path) -> Iterator[SplitImage | Problem]:
     names: dict[str, int] = {}
     for number, image in enumerate(images):
         try:
-            item = _image(image)
-            if (first := names.setdefault(item.name, number)) != number:
-                raise ValueError(f"{item.name} is image {first} too")
+            name, sentences = str(image["filename"]), image["sentences"][:CAPTIONS_EACH]
+            captions = tuple(sentence["raw"].strip() for sentence in sentences)
+            if (full := sum(map(bool, captions))) < CAPTIONS_EACH:
+                raise ValueError(f"{full} captions of {name} instead of {CAPTIONS_EACH}")
+            if (first := names.setdefault(name, number)) != number:
+                raise ValueError(f"{name} is image {first} too")
+            yield SplitImage(name, str(image["split"]), captions)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             fault = f"lacks {error}" if isinstance(error, KeyError) else str(error)
             yield Problem(path, None, f"image {number}: {fault}", AGAIN)
-        else:
-            yield item
-
-
-def _image(image: dict[str, Any]) -> SplitImage:
-    captions = tuple(sentence["raw"].strip() for sentence in image["sentences"][:CAPTIONS_EACH])
-    if len(captions) < CAPTIONS_EACH or not all(captions):
-        full = sum(map(bool, captions))
-        raise ValueError(f"{full} captions of {image['filename']} instead of {CAPTIONS_EACH}")
-    return SplitImage(str(image["filename"]), str(image["split"]), captions)

@@ -32,7 +32,7 @@ from mmlib.core.files import listed, text_lines
 from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.data import karpathy
-from mmlib.data.tables import check_choice, error_at
+from mmlib.data.tables import check_choice, error_at, sound
 from mmlib.features import extraction, sets
 from mmlib.features.store import ids_file, open_array, open_features, open_rgb, read_object
 
@@ -40,6 +40,7 @@ FILE_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test", "te
 CAPTIONS_EACH = 5
 PART = 5000  # files in a folder of CORA's layout
 BLOCK = 50  # rows that `inspect` reads at once: a multiple of any step
+AGAIN = "get this file again"
 Graph = dict[str, Any]
 
 
@@ -57,44 +58,13 @@ class Precomputed:
 
 
 @dataclass(frozen=True)
-class _Files:
-    """Rows that lie in many files, or in another order, to be packed once into `out`."""
-
-    images: extraction.Images
-    read: Callable[[str, Path], np.ndarray]
-    out: Path
-    settings: Mapping[str, Any]
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        return np.stack([self.read(*image) for image in self.images[rows]])
-
-    def packed(self) -> np.ndarray:
-        """The packed rows; raises DataError where a file of them was replaced since."""
-        settings = {**self.settings, **extraction.ids_settings(self.images)}
-        batch, identity = 64, extraction.size_and_time
-        if self.out.exists():
-            return extraction.finished(self.images, self.out, settings, batch, identity).array
-        return extraction.fill(
-            self.images, {"features": (self.out, {})}, settings, self.read,
-            lambda rows: {"features": np.stack(rows)}, batch=batch, identity=identity,
-        ).array  # fmt: skip
-
-
-@dataclass(frozen=True)
 class _Split:
-    """What any layout comes to: every `step`-th of `rows` is an image with its captions.
-
-    source: the file of the rows. files: names of the photographs, or None where these are not
-    known. note: what `inspect` adds to its count.
-    """
-
+    # What any layout comes to: every `step`-th of `rows`, which are read from `source`, is an image
+    # with its captions. files: names of the photographs, if known. note: for `inspect`.
     name: str
-    ids: tuple[str, ...]
-    captions: tuple[tuple[str, ...], ...]
-    rows: np.ndarray | _Files
+    ids: Sequence[str]
+    captions: Sequence[Sequence[str]]
+    rows: np.ndarray
     source: Path
     step: int = 1
     files: Sequence[str] | None = None
@@ -133,28 +103,27 @@ def load(folder: Path, split: str) -> Precomputed:
 
     Raises DataError that names the file, the row and the mend.
     """
-    found = _read(folder, split)
-    array = found.rows.packed() if isinstance(found.rows, _Files) else found.rows
+    data = _read(folder, split)
 
     def open_image(row: int) -> Image.Image:
-        if found.files is None:
+        if data.files is None:
             problem = "is missing, so that the photographs' names are not known"
             raise error_at(folder / "id_mapping.json", None, problem, "get it too")
         for root in (folder / "images", folder / "Images"):
             for subfolder in (".", "train2014", "val2014"):  # MS-COCO's own folders
-                if (root / subfolder / found.files[row]).is_file():
-                    return open_rgb(root / subfolder / found.files[row])
-        raise error_at(folder / "images" / found.files[row], None, "no such image", "put it there")
+                if (root / subfolder / data.files[row]).is_file():
+                    return open_rgb(root / subfolder / data.files[row])
+        raise error_at(folder / "images" / data.files[row], None, "no such image", "put it there")
 
     images = CaptionedImages(
-        name=found.name,
+        name=data.name,
         split="val" if split == "dev" else split,
-        ids=found.ids,
-        captions=found.captions,
-        features=(array[:, None] if array.ndim == 2 else array)[:: found.step],
+        ids=tuple(data.ids),
+        captions=tuple(map(tuple, data.captions)),
+        features=(data.rows[:, None] if data.rows.ndim == 2 else data.rows)[:: data.step],
         open_image=open_image,
     )
-    return Precomputed(images, found.graphs)
+    return Precomputed(images, data.graphs)
 
 
 def inspect(folder: Path, split: str) -> str:
@@ -163,35 +132,29 @@ def inspect(folder: Path, split: str) -> str:
     Raises DataError for the first thing that is wrong: `load` would refuse it, a value is not
     finite, the rows of one image differ, a scene graph cannot be read.
     """
-    found = _read(folder, split)
-    shape = found.rows[:1].shape[1:]
-    starts = range(0, len(found.rows), BLOCK)
+    data = _read(folder, split)
+    starts = range(0, len(data.rows), BLOCK)
     for start in tqdm(starts, desc=f"{folder.name} {split}", disable=None):
-        block = np.asarray(found.rows[start : start + BLOCK])
-        first = np.repeat(block[:: found.step], found.step, axis=0)[: len(block)]
-        for sound, fault in (
+        block = data.rows[start : start + BLOCK]
+        first = np.repeat(block[:: data.step], data.step, axis=0)[: len(block)]
+        for right, fault in (
             (np.isfinite(block), "is not finite"),
             (block == first, "differs from the first row of its image"),
         ):
-            if not sound.all():
-                row = start + int(np.argmin(sound.reshape(len(block), -1).all(axis=1)))
-                raise _damaged(found.source, f"row {row} {fault}")
-    if found.graphs is not None:
-        from mmlib.scenegraph.graph import from_authors
+            if not right.all():
+                row = start + int(np.argmin(right.reshape(len(block), -1).all(axis=1)))
+                raise error_at(data.source, None, f"row {row} {fault}", AGAIN)
+    from mmlib.scenegraph.graph import from_authors
 
-        for number, graph in found.graphs.items():
-            try:
-                from_authors(graph)
-            except ValueError as error:
-                path = folder / "scene_graph" / f"{FILE_SPLITS[split]}.json"
-                raise _damaged(path, f'graph "{number}": {error}') from error
-    captions = sum(map(len, found.captions))
-    counted = f"{found.name} {split} {len(found.ids)} images, {captions} captions"
-    return f"{counted}, {' x '.join(map(str, shape))}{found.note}"
-
-
-def _damaged(path: Path, problem: str, row: int | None = None) -> DataError:
-    return error_at(path, row, problem, "get this file again")
+    for number, graph in (data.graphs or {}).items():
+        try:
+            from_authors(graph)
+        except ValueError as error:
+            path = folder / "scene_graph" / f"{FILE_SPLITS[split]}.json"
+            raise error_at(path, None, f'graph "{number}": {error}', AGAIN) from error
+    captions, shape = sum(map(len, data.captions)), " x ".join(map(str, data.rows.shape[1:]))
+    counted = f"{data.name} {split} {len(data.ids)} images, {captions} captions"
+    return f"{counted}, {shape}{data.note}"
 
 
 def _read(folder: Path, split: str) -> _Split:
@@ -209,24 +172,36 @@ def _read(folder: Path, split: str) -> _Split:
         raise DataError(f"{folder}: holds {len(files)} files dataset_*.json (leave one)")
     split = "val" if split == "dev" else split
     name, images = karpathy.read_split(files[0], split)
-    ids = tuple(image.name for image in images)
+    ids = [image.name for image in images]
     store = open_features(sets.choose(folder / "features"))
+    settings = {
+        "packed": store.path.name,
+        "source": store.meta,
+        "source_ids": extraction.content(ids_file(store.path)),
+    }
 
     def read(image_id: str, _: Path) -> np.ndarray:
         return store.rows([image_id])[0].astype(store.array.dtype)
 
-    rows = _Files(
-        [(image_id, store.path) for image_id in ids],
-        read,
-        store.path.parent / f"{store.path.stem}.{name}_{split}.npy",
-        {
-            "packed": store.path.name,
-            "source": store.meta,
-            "source_ids": extraction.content(ids_file(store.path)),
-        },
-    )
-    captions = tuple(image.captions for image in images)
-    return _Split(name, ids, captions, rows, store.path, files=ids, note=f", {store.path.stem}")
+    packed = store.path.with_name(f"{store.path.stem}.{name}_{split}.npy")
+    rows = _packed([(image_id, store.path) for image_id in ids], packed, settings, read)
+    captions, note = [image.captions for image in images], f", {store.path.stem}"
+    return _Split(name, ids, captions, rows, store.path, files=ids, note=note)
+
+
+def _packed(
+    images: extraction.Images,
+    out: Path,
+    settings: Mapping[str, Any],
+    read: Callable[[str, Path], np.ndarray],
+) -> np.ndarray:
+    settings, identity = {**settings, **extraction.ids_settings(images)}, extraction.size_and_time
+    if out.exists():
+        return extraction.finished(images, out, settings, 64, identity).array
+    return extraction.fill(
+        images, {"features": (out, {})}, settings, read,
+        lambda rows: {"features": np.stack(rows)}, batch=64, identity=identity,
+    ).array  # fmt: skip
 
 
 # SCAN's layout and CORA's ------------------------------------------------------------------------
@@ -239,122 +214,115 @@ def _lines(folder: Path, name: str) -> _Split:
         raise error_at(ims, None, problem, "get the features of this split too")
     captions_file, ids_path = folder / f"{name}_caps.txt", folder / f"{name}_ids.txt"
     captions, ids = _text(captions_file), _text(ids_path)
-    graph_file = folder / "scene_graph" / f"{name}.json"
+    count, graph_file = len(captions), folder / "scene_graph" / f"{name}.json"
     graphs, note = None, ""
     if graph_file.is_file():
-        graphs = _read_graphs(graph_file, len(captions))
+        graphs = _read_graphs(graph_file, count)
         lines, captions = captions, [graph["caption"] for graph in graphs.values()]
         reworded = sum(a != b for a, b in zip(lines, captions, strict=True))
         note = f", scene graphs ({reworded} captions differ from {captions_file.name})"
-    rows = open_array(ims) if ims.is_file() else _parts(files, len(captions))
+    rows = open_array(ims) if ims.is_file() else _parts(files, count)
 
     # The rule of SCAN's loader: there are as many rows as captions, or a fifth, and the same goes,
     # independently, for the identifiers. Where both are as many as captions, five rows are one
     # image if identifiers or features repeat; else every row is an image with one caption.
-    count = len(captions)
     for path, length in ((ims, len(rows)), (ids_path, len(ids))):
         if count not in (length, CAPTIONS_EACH * length):
             problem = f"{length} rows for {count} captions, which is neither as many nor a fifth"
             raise error_at(path, None, problem, "get the files of this split again")
     once = len(rows) == count == len(set(ids)) and not _repeat(rows, ims)
     if count % CAPTIONS_EACH and not once:
-        raise _damaged(captions_file, f"{count} captions, which is not five an image")
+        problem = f"{count} captions, which is not five an image"
+        raise error_at(captions_file, None, problem, AGAIN)
     each = 1 if once else CAPTIONS_EACH
     step = len(ids) * each // count
     for row, identifier in enumerate(ids) if len(set(ids)) < len(ids) else ():  # else of captions
         if identifier != ids[row - row % step]:
             problem = f"{identifier} stands among the five rows of {ids[row - row % step]}"
-            raise _damaged(ids_path, problem, row + 1)
+            raise error_at(ids_path, row + 1, problem, AGAIN)
 
-    names, known = ids[::step], False
-    for mapping_file in (folder / "id_mapping.json", folder / "id_mappings.json"):
-        if mapping_file.is_file() and not known:
-            known, mapping = True, read_object(mapping_file)
-            for row, identifier in enumerate(ids, start=1):
-                if not isinstance(mapping.get(identifier), str):
-                    problem = f"identifier {identifier} has no file name in {mapping_file.name}"
-                    raise error_at(ids_path, row, problem, f"get {mapping_file} again")
-            names = [mapping[identifier] for identifier in names]
+    names, mappings = ids[::step], [folder / "id_mapping.json", folder / "id_mappings.json"]
+    mapping_file = next(filter(Path.is_file, mappings), None)
+    if mapping_file:
+        mapping = read_object(mapping_file)
+        for row, identifier in enumerate(ids, start=1):
+            if not isinstance(mapping.get(identifier), str):
+                problem = f"identifier {identifier} has no file name in {mapping_file.name}"
+                raise error_at(ids_path, row, problem, f"get {mapping_file} again")
+        names = [mapping[identifier] for identifier in names]
     first: dict[str, int] = {}
     for row, image in enumerate(names):
         if first.setdefault(image, row) != row:
             problem = f"image {image} stands in line {first[image] * step + 1} too"
-            raise _damaged(ids_path, problem, row * step + 1)
+            raise error_at(ids_path, row * step + 1, problem, AGAIN)
     return _Split(
         folder.name,
-        tuple(names),
-        tuple(tuple(captions[start : start + each]) for start in range(0, count, each)),
+        names,
+        [captions[start : start + each] for start in range(0, count, each)],
         rows,
         ims,
         each * len(rows) // count,
-        names if known else None,
+        names if mapping_file else None,
         graphs,
         note,
     )
 
 
-def _parts(folder: Path, captions: int) -> _Files:
-    """CORA's files: as many as captions, or a fifth; a file beyond a fifth decides which."""
-
+def _parts(folder: Path, captions: int) -> np.ndarray:
+    # CORA's files: as many as captions, or a fifth; a file beyond a fifth decides which.
     def path(row: int) -> Path:
         return folder / f"part{row // PART}" / f"{row}.npy"
 
-    def array(row: int) -> np.ndarray:
-        if not path(row).is_file():
-            again = f"unpack part{row // PART} again"
-            raise error_at(path(row), None, f"is missing, row {row} of {count}", again)
-        values = open_array(path(row))
-        if values.ndim != 2:
-            raise _damaged(path(row), f"holds {values.shape}, not (regions, width)")
-        return np.array(values, dtype=np.float32)
-
     fifth = captions // CAPTIONS_EACH
     count = captions if path(fifth).is_file() else fifth
-    shape = array(0).shape
+    shape = open_array(path(0)).shape if path(0).is_file() else None
 
     def read(name: str, file: Path) -> np.ndarray:
-        values = array(int(name))
+        if not file.is_file():
+            again = f"unpack {file.parent.name} again"
+            raise error_at(file, None, f"is missing, row {name} of {count}", again)
+        values = np.array(open_array(file), dtype=np.float32)
+        if values.ndim != 2:
+            raise error_at(file, None, f"holds {values.shape}, not (regions, width)", AGAIN)
         if values.shape != shape:
-            raise _damaged(file, f"holds {values.shape}, but the first file {shape}")
+            problem = f"holds {values.shape}, but the first file {shape}"
+            raise error_at(file, None, problem, AGAIN)
         if not np.isfinite(values).all():
-            raise _damaged(file, "is not finite")
+            raise error_at(file, None, "is not finite", AGAIN)
         return values
 
     images = [(str(row), path(row)) for row in range(count)]
-    return _Files(images, read, folder.parent / f"{folder.name}.npy", {"packed": folder.name})
+    return _packed(images, folder.with_name(f"{folder.name}.npy"), {"packed": folder.name}, read)
 
 
-def _repeat(rows: np.ndarray | _Files, path: Path) -> bool:
-    """Whether every five rows are the same (by their first region)."""
+def _repeat(rows: np.ndarray, path: Path) -> bool:
+    # Whether every five rows are the same, by their first region.
     if len(rows) % CAPTIONS_EACH:
         return False
     starts = range(0, len(rows), CAPTIONS_EACH)
-    groups = (np.asarray(rows[start : start + CAPTIONS_EACH])[:, :1] for start in starts)
+    groups = (rows[start : start + CAPTIONS_EACH][:, :1] for start in starts)
     same = np.array([(group == group[:1]).all() for group in groups])
     if same.any() and not same.all():
         odd = CAPTIONS_EACH * int(np.argmin(same))
-        raise _damaged(path, f"rows {odd} to {odd + 4} differ, while other rows come five alike")
+        problem = f"rows {odd} to {odd + 4} differ, while other rows come five alike"
+        raise error_at(path, None, problem, AGAIN)
     return bool(same.all())
 
 
 def _text(path: Path) -> list[str]:
-    """Stripped lines of a text file, none of them empty."""
+    # Stripped lines of a text file, none of them empty.
     if not path.is_file():
         raise error_at(path, None, "is missing", "get the files of this split again")
-    lines = []
-    for row, line in text_lines(path, "get this file again"):
-        if isinstance(line, Problem):
-            raise DataError(line)
-        if not line.strip():
-            raise error_at(path, row, "is empty", "restore the line")
-        lines.append(line.strip())
-    if not lines:
-        raise _damaged(path, "is empty")
-    return lines
+    lines = [(row, line) for row, line in text_lines(path, AGAIN)]
+    texts = sound((line for _, line in lines), Problem(path, None, "is empty", AGAIN))
+    texts = [text.strip() for text in texts]
+    if not all(texts):
+        raise error_at(path, texts.index("") + 1, "is empty", "restore the line")
+    return texts
 
 
 def _read_graphs(path: Path, captions: int) -> dict[int, Graph]:
-    """The authors' `scene_graph` file as it is, by number of the caption, in order."""
+    # The authors' `scene_graph` file as it is, by number of the caption, in order.
     types = {"caption": str, "entities": list, "relations": list}
     entries, numbers = read_object(path), {str(number) for number in range(captions)}
     broken = {
@@ -369,5 +337,6 @@ def _read_graphs(path: Path, captions: int) -> dict[int, Graph]:
     ):
         if keys:
             first = min(keys, key=lambda key: (len(key), key))
-            raise _damaged(path, f'graph "{first}" {problem} (so {len(keys)} of {captions})')
+            problem = f'graph "{first}" {problem} (so {len(keys)} of {captions})'
+            raise error_at(path, None, problem, AGAIN)
     return {number: entries[str(number)] for number in range(captions)}

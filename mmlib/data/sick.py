@@ -17,8 +17,8 @@ from mmlib.core.entailment_pairs import Kind, Samples, joined
 from mmlib.core.errors import Problem
 from mmlib.core.records import normalised
 from mmlib.data import flickr8k
-from mmlib.data.judgments import image_rows, image_samples, merged
-from mmlib.data.tables import SOMETHING, Row, check_choice, dataset_folder, sound_rows, table_rows
+from mmlib.data.samples import image_samples, merged
+from mmlib.data.tables import SOMETHING, check_choice, dataset_folder, sound, table_rows
 
 NAME = "sick"
 SETS = {"TRAIN": 4439, "TRIAL": 495, "TEST": 4906}
@@ -40,16 +40,11 @@ CLOSE = 0.6
 GET = "run `mmlib data get sick`, or set MMLIB_DATA to the folder that holds sick/"
 
 
-def rows(path: Path) -> Iterator[Row]:
-    """Line, fields and problems of each row of `SICK.txt`; a pair's number must be its own."""
-    row_of: dict[str, int] = {}
-    for row, values, problems in table_rows(
-        path, COLUMNS, GET, PATTERNS, delimiter="\t", quoting=csv.QUOTE_NONE
-    ):
-        if values and (first := row_of.setdefault(values["pair_ID"], row)) != row:
-            problem = f"pair {values['pair_ID']} stands in line {first} too"
-            problems.append(Problem(path, row, problem, GET))
-        yield row, values, problems
+def rows(path: Path) -> Iterator[dict[str, str] | Problem]:
+    """Rows of `SICK.txt`, and problems (`tables.table_rows`); no two pairs have one number."""
+    return table_rows(
+        path, COLUMNS, GET, PATTERNS, delimiter="\t", quoting=csv.QUOTE_NONE, key="pair_ID"
+    )
 
 
 def read(folder: Path | None = None) -> pd.DataFrame:
@@ -59,8 +54,7 @@ def read(folder: Path | None = None) -> pd.DataFrame:
     the mend at the first bad row.
     """
     path = dataset_folder(NAME, folder) / "SICK.txt"
-    records = sound_rows(rows(path), Problem(path, None, "has no rows", GET))
-    return pd.DataFrame(records, columns=list(COLUMNS))
+    return pd.DataFrame(sound(rows(path), Problem(path, None, "has no rows", GET)))
 
 
 def directed(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -114,24 +108,22 @@ def text_text(
     """Pairs of some official sets in both directions, as "te" samples; label 1 for entailment.
 
     leave_out: drop pairs with a sentence made from a caption of Flickr8k's "train", "val" or "test"
-    images. A training that is tested on those images leaves out val and test; a test on SICK's own
-    TEST after a training on the triples leaves out train. group: the image or, without one, the
-    sentence that the premise was made from. Raises DataError as `read`.
+    images, which `origins` knows. A training that is tested on those images leaves out val and
+    test; a test on SICK's own TEST after a training on the triples leaves out train. group: the
+    image or, without one, the sentence that the premise was made from. Raises DataError as `read`.
     """
     for name in sets:
         check_choice("set", name, SETS)
     table = directed(read(folder))
     table = table[table["SemEval_set"].isin(list(sets))]
-    if leave_out or origins:
-        origins = origins or Origins()
-        pairs = zip(table["premise_original"], table["hypothesis_original"], strict=True)
-        clean = [origins.splits(*pair).isdisjoint(leave_out) for pair in pairs]
-        table = table[np.array(clean, dtype=bool)]
-    texts = zip(table["premise"], table["premise_original"], strict=True)
-    group = tuple(
-        next(iter(origins.images(original) if origins else ()), normalised(original or premise))
-        for premise, original in texts
-    )
+    group = [normalised(original or text) for text, original in
+             zip(table["premise"], table["premise_original"], strict=True)]  # fmt: skip
+    if origins:
+        originals = zip(table["premise_original"], table["hypothesis_original"], strict=True)
+        clean = np.array([origins.splits(*o).isdisjoint(leave_out) for o in originals], dtype=bool)
+        images = [origins.images(original) for original in table["premise_original"]]
+        group = [some[0] if some else text for some, text in zip(images, group, strict=True)]
+        table, group = table[clean], [g for g, good in zip(group, clean, strict=True) if good]
     kind: Kind = "te"
     return Samples(
         premise=tuple(table["premise"]),
@@ -140,7 +132,7 @@ def text_text(
         label=(table["answer"] == "entails").to_numpy(np.int64),
         kind=(kind,) * len(table),
         source=tuple("SICK " + table["SemEval_set"]),
-        group=group,
+        group=tuple(group),
     )
 
 
@@ -154,17 +146,18 @@ def triples(folder: Path | None = None, origins: Origins | None = None) -> pd.Da
     """
     origins = origins or Origins()
     table = directed(read(folder))
-    near = [_close(*pair) for pair in zip(table["premise"], table["premise_original"], strict=True)]
-    captioned = [bool(origins.images(original)) for original in table["premise_original"]]
-    table = table[np.array(near) & np.array(captioned)].reset_index(drop=True)
+    pairs = zip(table["premise"], table["premise_original"], strict=True)
+    chosen = [is_close(*pair) and bool(origins.images(pair[1])) for pair in pairs]
+    table = table[np.array(chosen, dtype=bool)].reset_index(drop=True)
     image = [origins.images(original)[0] for original in table["premise_original"]]
     split = [origins.split.get(name, "") for name in image]
-    pairs = zip(table["premise_original"], table["hypothesis_original"], split, strict=True)
-    clean = [origins.splits(*originals) <= {its_split} for *originals, its_split in pairs]
+    triple = zip(table["premise_original"], table["hypothesis_original"], split, strict=True)
+    clean = [origins.splits(*originals) <= {its_split} for *originals, its_split in triple]
     return table.assign(image=image, split=split, clean=clean)
 
 
-def _close(sentence: str, original: str) -> bool:
+def is_close(sentence: str, original: str) -> bool:
+    """Whether a sentence says nearly what its original said (see `triples`)."""
     words, before = set(normalised(sentence).split()), set(normalised(original).split())
     jaccard_enough = len(words & before) >= CLOSE * len(words | before)
     return jaccard_enough and not (words - before) & NEGATIONS
@@ -179,14 +172,6 @@ def triple_samples(
     image (`Origins.captions`). row_of: image name -> row of the image table. Raises ValueError for
     an image without a row.
     """
-    images = tuple(table["image"])
-    return joined(
-        image_samples(
-            [merged(captions[name]) for name in images],
-            tuple(table["hypothesis"]),
-            image_rows(images, row_of),
-            (table["answer"] == "entails").to_numpy(np.int64),
-            tuple("SICK " + table["SemEval_set"]),
-            images,
-        )
-    )
+    names, sources = tuple(table["image"]), tuple("SICK " + table["SemEval_set"])
+    premises, entailed = (merged(captions[name]) for name in names), table["answer"] == "entails"
+    return joined(image_samples(premises, table["hypothesis"], names, row_of, entailed, sources))

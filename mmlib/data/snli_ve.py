@@ -10,14 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from mmlib.core.entailment_pairs import Samples, joined
 from mmlib.core.errors import Problem
 from mmlib.core.files import text_lines
-from mmlib.data.judgments import image_rows, image_samples, merged
-from mmlib.data.tables import Row, check_choice, dataset_folder, sound_rows
+from mmlib.data.samples import image_samples, merged
+from mmlib.data.tables import check_choice, dataset_folder, sound
 
 NAME = "snli_ve"
 SPLITS = {"train": 529527, "dev": 17858, "test": 17901}
@@ -32,23 +31,23 @@ def split_file(split: str, folder: Path) -> Path:
     return folder / f"snli_ve_{split}.jsonl"
 
 
-def rows(path: Path) -> Iterator[Row]:
-    """Line, fields (image, hypothesis, label, caption) and problems of each line.
+def rows(path: Path) -> Iterator[dict[str, str] | Problem]:
+    """Fields of each line that can be used, and what is wrong with the others.
 
-    image: the photograph's file name in Flickr30K. caption: the one that the hypothesis was
-    written from. A line that cannot be used has no fields.
+    image: the photograph's file name in Flickr30K. label. hypothesis. caption: the one that the
+    hypothesis was written from.
     """
     if not path.is_file():
-        yield 1, None, [Problem(path, None, "is missing", GET)]
+        yield Problem(path, None, "is missing", GET)
         return
     for row, line in text_lines(path, GET):
         if isinstance(line, Problem):
-            yield row, None, [line]
+            yield line
         elif line.strip():
             try:
-                yield row, _fields(line), []
+                yield _fields(line)
             except ValueError as error:
-                yield row, None, [Problem(path, row, str(error), GET)]
+                yield Problem(path, row, str(error), GET)
 
 
 def _fields(line: str) -> dict[str, str]:
@@ -76,26 +75,17 @@ def read(split: str, folder: Path | None = None) -> pd.DataFrame:
     folder: by default `snli_ve` in the data folder. Raises DataError at the first bad line.
     """
     path = split_file(split, dataset_folder(NAME, folder))
-    return pd.DataFrame(sound_rows(rows(path), Problem(path, None, "has no lines", GET)))
+    return pd.DataFrame(sound(rows(path), Problem(path, None, "has no lines", GET)))
 
 
 def samples(
-    table: pd.DataFrame,
-    row_of: Mapping[str, int],
-    captions: Mapping[str, Sequence[str]] | None = None,
+    table: pd.DataFrame, row_of: Mapping[str, int], captions: Mapping[str, Sequence[str]]
 ) -> Samples:
-    """Rows of `read` as "ve" samples and, with `captions`, after them as "mme" samples.
+    """Rows of `read` as "ve" samples and after them as "mme" samples.
 
     row_of: image name -> row of the image table. captions: image name -> its captions, merged to
     the premise. Neutral and contradiction are both 0. Raises ValueError for an image without a row.
     """
-    names = tuple(table["image"])
-    image_only, with_text = image_samples(
-        [merged(captions[name]) if captions else "" for name in names],
-        tuple(table["hypothesis"]),
-        image_rows(names, row_of),
-        (table["label"] == "entailment").to_numpy(np.int64),
-        ("SNLI-VE",) * len(table),
-        names,
-    )
-    return image_only if captions is None else joined([image_only, with_text])
+    names, sources = tuple(table["image"]), ("SNLI-VE",) * len(table)
+    premises, entailed = (merged(captions[n]) for n in names), table["label"] == "entailment"
+    return joined(image_samples(premises, table["hypothesis"], names, row_of, entailed, sources))

@@ -1,4 +1,4 @@
-"""Rows of a delimited text file, each checked, and what else all readers of data sets share."""
+"""What readers of data sets share: where a file is, and its rows, each checked."""
 
 import csv
 import re
@@ -10,8 +10,6 @@ from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import data_dir
 
 SOMETHING = r"(?s).*\S.*"
-Fields = dict[str, str]
-Row = tuple[int, Fields | None, list[Problem]]
 
 
 def dataset_folder(name: str, folder: Path | None = None) -> Path:
@@ -39,58 +37,58 @@ def table_rows(
     delimiter: str = ",",
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
     allow_more_columns: bool = False,
-) -> Iterator[Row]:
-    """The line number, the fields and the problems of each row of a table.
+    key: str = "",
+) -> Iterator[dict[str, str] | Problem]:
+    """The fields of each row of a delimited text file, and after them what is wrong with the row.
 
-    Fields are None where the row cannot be read. A missing file or a wrong header gives a single
-    item with that problem.
-
+    A row that cannot be read is a problem alone; so is a missing file or a wrong header.
     columns: the header; `allow_more_columns` ignores any others among them.
     patterns: column -> regular expression that the whole value must match.
+    key: a column in which no value may repeat.
     """
     if not path.is_file():
-        yield 1, None, [Problem(path, None, "is missing", mend)]
+        yield Problem(path, None, "is missing", mend)
         return
+    row, row_of = 1, dict[str, int]()
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        reader, row = csv.reader(file, delimiter=delimiter, quoting=quoting), 1
+        reader = csv.reader(file, delimiter=delimiter, quoting=quoting)
         try:
             header = next(reader, [])
             if header != list(columns) and not (allow_more_columns and set(columns) <= set(header)):
                 wrong = f"the columns are {header}, not {list(columns)}"
-                problem = _defect(header, header) or wrong
-                yield 1, None, [Problem(path, 1, problem, mend)]
+                damaged = "\ufffd" in "".join(header)
+                yield Problem(path, 1, "bytes that are not UTF-8" if damaged else wrong, mend)
                 return
             row = reader.line_num + 1
             for values in reader:
-                if defect := _defect(values, header):
-                    yield row, None, [Problem(path, row, defect, mend)]
+                if len(values) != len(header):
+                    problems = [f"{len(values)} fields instead of {len(header)}"]
+                elif "\ufffd" in "".join(values):
+                    problems = ["bytes that are not UTF-8"]
                 else:
                     fields = dict(zip(header, values, strict=True))
+                    yield {name: fields[name] for name in columns}
                     problems = [
-                        Problem(path, row, f"{name} is {fields[name]!r}, not {pattern}", mend)
+                        f"{name} is {fields[name]!r}, not {pattern}"
                         for name, pattern in patterns.items()
                         if not re.fullmatch(pattern, fields[name])
                     ]
-                    yield row, {name: fields[name] for name in columns}, problems
+                    if key and (first := row_of.setdefault(fields[key], row)) != row:
+                        problems.append(f"{key} {fields[key]} stands in line {first} too")
+                for problem in problems:
+                    yield Problem(path, row, problem, mend)
                 row = reader.line_num + 1  # a quoted field may span lines
         except csv.Error as error:  # an unclosed quotation mark that swallows the file
-            yield row, None, [Problem(path, row, f"cannot be read: {error}", mend)]
+            yield Problem(path, row, f"cannot be read: {error}", mend)
 
 
-def _defect(values: Sequence[str], header: Sequence[str]) -> str | None:
-    """Why a row cannot be read, or None."""
-    if len(values) != len(header):
-        return f"{len(values)} fields instead of {len(header)}"
-    return "bytes that are not UTF-8" if any("\ufffd" in value for value in values) else None
-
-
-def sound_rows(rows: Iterable[tuple[int, Any, list[Problem]]], none: Problem) -> list[Any]:
-    """The values of all rows; raises DataError for the first problem, and `none` without rows."""
+def sound(items: Iterable[Any], none: Problem) -> list[Any]:
+    """All items; raises DataError for the first one that is a Problem, and `none` without any."""
     records = []
-    for _, values, problems in rows:
-        if problems:
-            raise DataError(problems[0])
-        records.append(values)
+    for item in items:
+        if isinstance(item, Problem):
+            raise DataError(item)
+        records.append(item)
     if not records:
         raise DataError(none)
     return records

@@ -4,19 +4,17 @@ densenet169, resnet50   timm's, with torchvision's first ImageNet weights: those
 mobilenetv1             the network of the recorded photographs' features: transformers' MobileNetV1
                         (1.0, 224; Howard et al., 2017), cut after its last-but-one block
 timm:MODEL              any of timm's, such as `timm:vit_base_patch16_224`
-open_clip:MODEL         any of open_clip's, such as `open_clip:ViT-B-32`
 hf:NAME                 CLIP, SigLIP, DINOv2, ViT and their kin, from a folder in transformers' form
 
-Only the weights of the first two are downloaded; those of the others come from a file or folder. A
-library is imported when one of its models is asked for.
+Only the weights of the first two are downloaded; those of the others come from a file or folder.
 """
 
 import difflib
 import re
 import urllib.error
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,14 +26,13 @@ from torch import Tensor, nn
 
 from mmlib.core.errors import DataError
 from mmlib.core.files import file_hash
-from mmlib.features.store import open_rgb
 
 # torchvision and timm take seconds to import, which readers of features need not wait for.
 
 Regions = Literal["grid", "global"]
 TORCHVISIONS = ("densenet169", "resnet50")
 MOBILENET = "mobilenetv1"
-PACKAGES = {"timm": "timm", "open_clip": "open_clip_torch", "hf": "transformers"}
+LIBRARIES = {"timm": "timm", "hf": "transformers"}  # by the prefix of a name
 SIDE = 4  # of the grid of regions
 
 
@@ -75,33 +72,29 @@ def load(name: str, weights: str | Path | None = None, seed: int = 0) -> Vision:
 
     weights: a `.safetensors` or `.pth` state dict (of `hf` a folder), or "random", drawn by `seed`;
     None: torchvision's own, from its cache, else downloaded and checked. Never unpickles code.
-    Raises DataError: unknown name, library not installed, no network, weights that do not fit.
+    Raises DataError: unknown name, no network, weights that do not fit.
     """
     library, _, model = name.partition(":")
-    if name not in (*TORCHVISIONS, MOBILENET) and not (library in PACKAGES and model):
-        known = ", ".join((*TORCHVISIONS, MOBILENET, "fasterrcnn"))
+    if name not in (*TORCHVISIONS, MOBILENET) and not (library in LIBRARIES and model):
+        names = ", ".join((*TORCHVISIONS, MOBILENET, "fasterrcnn"))
+        libraries = ", ".join(LIBRARIES)
         raise DataError(
-            f"no backbone {name!r} (choose from {known}, or LIBRARY:MODEL of {', '.join(PACKAGES)})"
+            f"no backbone {name!r} (choose from {names}, or LIBRARY:MODEL of {libraries})"
         )
-    version_of(name)
     if weights is None and name not in TORCHVISIONS:
-        what = "FOLDER" if library == "hf" else "FILE"
-        raise DataError(f"{name}: give --weights {what}, or `random` for a test")
-    loaders = {"open_clip": _open_clip, "hf": _hugging_face, MOBILENET: _mobilenet}
+        kind = "FOLDER" if library == "hf" else "FILE"
+        raise DataError(f"{name}: give --weights {kind}, or `random` for a test")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        vision = loaders.get(library, _timm)(name, weights)
+        vision = {"hf": _hugging_face, MOBILENET: _mobilenet}.get(library, _timm)(name, weights)
     vision.network.eval().requires_grad_(False)
     return vision
 
 
 def version_of(name: str) -> str:
-    """The library of a backbone with its version. Raises DataError where it is not installed."""
-    package = PACKAGES.get(name.partition(":")[0], "transformers" if name == MOBILENET else "timm")
-    try:
-        return f"{package} {version(package)}"
-    except PackageNotFoundError:
-        raise DataError(f"{name}: {package} is not installed (pip install {package})") from None
+    """The library of a backbone with its version."""
+    library = LIBRARIES.get(name.partition(":")[0], "transformers" if name == MOBILENET else "timm")
+    return f"{library} {version(library)}"
 
 
 def short_name(backbone: str, weights: str | Path | None = None) -> str:
@@ -119,11 +112,11 @@ def feature_name(backbone: str, regions: Regions, weights: str | Path | None = N
 # Weights -----------------------------------------------------------------------------------------
 
 
-def torchvisions_weights(name: str) -> Any:
-    """torchvision's weights of one of `TORCHVISIONS`; "unknown" of another network."""
+def published(model: str) -> Any:
+    """torchvision's published weights of one of its models: the first ones."""
     from torchvision.models import get_model_weights
 
-    return get_model_weights(name)["IMAGENET1K_V1"] if name in TORCHVISIONS else "unknown"
+    return next(iter(get_model_weights(model)))
 
 
 def weights_note(weights: str | Path | None, default: object, seed: int = 0) -> str:
@@ -139,20 +132,22 @@ def weights_note(weights: str | Path | None, default: object, seed: int = 0) -> 
     return f"file {path.name}, SHA-256 {file_hash(path) if path.is_file() else 'missing'}"
 
 
-def pretrained(choice: Any) -> Mapping[str, Tensor]:
-    """State dict of one of torchvision's published weights: its cache, else a checked download."""
-    try:
-        return choice.get_state_dict(progress=True, check_hash=True, weights_only=True)
-    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-        folder = Path(torch.hub.get_dir()) / "checkpoints"
-        raise DataError(
-            f"{choice.url}: cannot be downloaded: {error} (fetch it elsewhere and give it with "
-            f"--weights FILE, or put it into {folder})"
-        ) from error
+def read_weights(path: str | Path | None, model: str) -> Mapping[str, Tensor]:
+    """State dict of a `.safetensors` or `.pth` file; None: of a model's `published` weights.
 
-
-def read_weights(path: str | Path) -> Mapping[str, Tensor]:
-    """State dict of a `.safetensors` or `.pth` file; raises DataError. Never unpickles code."""
+    The published come from torchvision's cache, else by a checked download. Raises DataError. Never
+    unpickles code.
+    """
+    if path is None:
+        choice = published(model)
+        try:
+            return choice.get_state_dict(progress=True, check_hash=True, weights_only=True)
+        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+            folder = Path(torch.hub.get_dir()) / "checkpoints"
+            raise DataError(
+                f"{choice.url}: cannot be downloaded: {error} (fetch it elsewhere and give it with "
+                f"--weights FILE, or put it into {folder})"
+            ) from error
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path}: no such weights file")
@@ -180,19 +175,9 @@ def load_state(network: nn.Module, state: Mapping[str, Tensor], refusal: str) ->
 # Libraries ---------------------------------------------------------------------------------------
 
 
-def _check_known(name: str, known: Sequence[str]) -> None:
-    library, _, model = name.partition(":")
-    if model not in known:
-        near = ", ".join(difflib.get_close_matches(model, known, 3))
-        raise DataError(f"{library} has no model {model!r}" + (f" (near: {near})" if near else ""))
-
-
 def _to_map(tokens: Tensor, images: Tensor, patch: int) -> Tensor | None:
-    """Tokens (n, T, C) of a picture's patches as a map (n, C, h, w).
-
-    Tokens of no patch (class, registers) come first and are left out; None where there are fewer
-    tokens than patches.
-    """
+    # Tokens (n, T, C) as a map (n, C, h, w); None where there are fewer of them than patches. Those
+    # of no patch (class, registers) come first and are left out.
     rows, columns = images.shape[2] // patch, images.shape[3] // patch
     if tokens.shape[1] < rows * columns:
         return None
@@ -205,11 +190,11 @@ def _timm(name: str, weights: str | Path | None) -> Vision:
     from torchvision import transforms
 
     if not timm.is_model(model := name.removeprefix("timm:")):
-        _check_known(name, timm.list_models())
+        near = ", ".join(difflib.get_close_matches(model, timm.list_models(), 3))
+        raise DataError(f"timm has no model {model!r}" + (f" (near: {near})" if near else ""))
     network: Any = timm.create_model(model, pretrained=False)
     if weights != "random":
-        choice = torchvisions_weights(name)
-        state = pretrained(choice) if weights is None else read_weights(weights)
+        state = read_weights(weights, name)
         # The published file of DenseNet still has `norm.1` for `norm1`.
         older = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12])\.")
         state = {older.sub(r"\1\2.", key): value for key, value in state.items()}
@@ -232,34 +217,10 @@ def _timm(name: str, weights: str | Path | None) -> Vision:
         last = features.shape[-1] == network.num_features != features.shape[1]
         return features.permute(0, 3, 1, 2) if last else features, vector, logits
 
-    from torchvision.models import ResNet50_Weights
-
-    names = tuple(ResNet50_Weights.IMAGENET1K_V1.meta["categories"])
+    names = published("resnet50").meta["categories"]
     if network.num_classes != len(names):
-        names = tuple(map(str, range(network.num_classes)))
-    return Vision(name, network, preprocess, look, names)
-
-
-def _open_clip(name: str, weights: str | Path | None) -> Vision:
-    import open_clip
-
-    _check_known(name, open_clip.list_models())
-    model = name.removeprefix("open_clip:")
-    network, _, preprocess = open_clip.create_model_and_transforms(model, pretrained=None)
-    if weights is not None and weights != "random":
-        load_state(network, read_weights(weights), f"{weights}: not the weights of {name}")
-    visual = network.visual
-    if hasattr(visual, "output_tokens"):
-        visual.output_tokens = True
-
-    def look(images: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None]:
-        encoded = visual(images)
-        if isinstance(encoded, Tensor):  # a network without tokens
-            return None, encoded, None
-        vector, tokens = encoded
-        return _to_map(tokens, images, visual.patch_size[0]), vector, None
-
-    return Vision(name, network, preprocess, look)
+        names = map(str, range(network.num_classes))
+    return Vision(name, network, preprocess, look, tuple(names))
 
 
 def _hugging_face(name: str, weights: str | Path | None) -> Vision:
@@ -302,17 +263,17 @@ def _hugging_face(name: str, weights: str | Path | None) -> Vision:
 
 
 def _mobilenet(name: str, weights: str | Path | None) -> Vision:
-    """Its map (n, 1024, 7, 7) is the last-but-one block's; the classifier is left out.
-
-    weights: the state dict of `google/mobilenet_v1_1.0_224`, with transformers' names.
-    """
+    # Its map (n, 1024, 7, 7) is the last-but-one block's; the classifier is left out. Weights have
+    # transformers' names, as those of `google/mobilenet_v1_1.0_224`.
     from torchvision import transforms
     from transformers import MobileNetV1Config, MobileNetV1Model
 
     network = MobileNetV1Model(MobileNetV1Config())
-    if weights is not None and weights != "random":
-        every = {k.removeprefix("mobilenet_v1."): v for k, v in read_weights(weights).items()}
-        state = {key: value for key, value in every.items() if not key.startswith("classifier.")}
+    if weights != "random":
+        state = read_weights(weights, name)
+        state = {
+            k.removeprefix("mobilenet_v1."): v for k, v in state.items() if "classifier." not in k
+        }
         load_state(network, state, f"{weights}: not the weights of {name}")
     network.layer = network.layer[:-2]  # a block is two layers: depthwise, then 1 x 1
 
@@ -324,11 +285,3 @@ def _mobilenet(name: str, weights: str | Path | None) -> Vision:
     half = (0.5, 0.5, 0.5)
     preprocess = transforms.Compose([*steps, transforms.Normalize(half, half)])
     return Vision(name, network, preprocess, look)
-
-
-def open_picture(path: Path) -> Image.Image:
-    """Decode one picture completely; the DataError says what else can be done."""
-    try:
-        return open_rgb(path)
-    except DataError as error:
-        raise DataError(f"{error}; --skip-bad leaves such images out") from error

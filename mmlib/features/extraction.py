@@ -2,15 +2,15 @@
 
 `fill` does the work, also for detected regions (`mmlib.features.regions`) and for the packing of
 region files (`mmlib.data.precomputed`). What it writes is read by `open_features`. Until all rows
-are there they lie in a hidden folder beside their place.
+are there, each batch is a file in a hidden folder beside their place.
 """
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,15 @@ from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError, Problem
-from mmlib.core.files import file_hash
+from mmlib.core.files import file_hash, write_tensors
 from mmlib.core.jobs import as_bytes
 from mmlib.core.paths import write_atomic
-from mmlib.features.store import FeatureStore, ids_file, open_features
+from mmlib.features.store import FeatureStore, ids_file, open_features, open_rgb, read_object
 
 Images = Sequence[tuple[str, Path]]  # (id, file)
 Identity = Callable[[Path], str]  # of a file, another one for other content
@@ -82,8 +84,8 @@ def extract(
     from mmlib.features import backbones
 
     out, images = extraction.out, extraction.images
-    default = backbones.torchvisions_weights(backbone)
     torchvisions = backbone in backbones.TORCHVISIONS
+    default = backbones.published(backbone) if torchvisions else "unknown"
     settings: dict[str, Any] = {
         "backbone": backbone,
         "weights": backbones.weights_note(extraction.weights, default, extraction.seed),
@@ -115,9 +117,17 @@ def extract(
         outputs["labels"] = labels, {"label_names": model.label_names}
     return fill(
         images, outputs, settings,
-        lambda name, path: model.preprocess(backbones.open_picture(path)), compute,
+        lambda _, path: model.preprocess(open_picture(path)), compute,
         batch=extraction.batch, skip_bad=extraction.skip_bad,
     )  # fmt: skip
+
+
+def open_picture(path: Path) -> Image.Image:
+    """Decode one picture completely; the DataError says what else can be done."""
+    try:
+        return open_rgb(path)
+    except DataError as error:
+        raise DataError(f"{error}; --skip-bad leaves such images out") from error
 
 
 def ids_settings(images: Images) -> dict[str, Any]:
@@ -162,7 +172,10 @@ def finished(
         raise DataError(
             f"{out}: was made with other settings: {changed} (name another file or delete it)"
         )
-    if store.meta.get("files_sha256") != _hash_of(images, batch, identity):
+    chain = ""
+    for start in tqdm(range(0, len(images), batch), desc="read", leave=False, disable=None):
+        chain = _link(chain, images[start : start + batch], identity)
+    if store.meta.get("files_sha256") != chain:
         problem = "was made from other files, or by an earlier version, which did not read them"
         raise DataError(Problem(out, None, problem, "delete it, or name another file"))
     shutil.rmtree(_work_folder(out), ignore_errors=True)
@@ -180,7 +193,7 @@ def fill(
     skip_bad: bool = False,
     identity: Identity = content,
 ) -> FeatureStore:
-    """Write the `outputs`, (file, own notes) by name and one of them "features", of `images`.
+    """Write the `outputs` of `images`: (file, notes of its own) by name, one of them "features".
 
     read: id, file -> what `compute` takes a list of; raises DataError for a file that is no use.
     compute: a batch -> its rows by name of the output, in the type that is stored.
@@ -196,8 +209,13 @@ def fill(
     """
     out = outputs["features"][0]
     folder = _work_folder(out)
-    note = _resumed(folder, images, settings, batch, identity)
-    folder.mkdir(parents=True, exist_ok=True)
+    if (began := folder / "settings.json").is_file():
+        if changed := _differences(read_object(began), settings):
+            raise DataError(
+                f"{folder}: an unfinished run with other settings: {changed} "
+                "(go on with the old settings, or delete this folder)"
+            )
+    _write_text(began, json.dumps(settings))
 
     def attempt(image: tuple[str, Path]) -> Any:
         try:
@@ -205,111 +223,72 @@ def fill(
         except DataError as error:
             return error
 
-    bar = tqdm(total=len(images), initial=note["done"], unit="image", desc=out.stem, disable=None)
+    chain, skipped, pieces = "", list[str](), list[Path]()
+    bar = tqdm(total=len(images), unit="image", desc=out.stem, disable=None)
     with bar, ThreadPoolExecutor() as pool:
-        for start in range(note["done"], len(images), batch):
+        for start in range(0, len(images), batch):
             chunk = images[start : start + batch]
-            sound = dict(zip(chunk, pool.map(attempt, chunk), strict=True))
-            for image in chunk:
-                if isinstance(sound[image], DataError):
-                    if not skip_bad:
-                        raise sound[image]
-                    note["bad"].append(image[0])
-                    del sound[image]
-            for name, rows in (compute(list(sound.values())) if sound else {}).items():
-                broken = np.flatnonzero(~np.isfinite(rows).reshape(len(rows), -1).all(axis=1))
-                if broken.size:
-                    fault = f"its {name} do not fit {rows.dtype} (are the weights right?)"
-                    raise DataError(f"{list(sound)[broken[0]][1]}: {fault}")
-                note["arrays"][name] = _append(folder / f"{name}.npy", rows, name in note["arrays"])
-            note["files"] = _link(note["files"], chunk, identity)
-            note["done"] += len(chunk)
-            _write_text(folder / "progress.json", json.dumps(note))
+            chain = _link(chain, chunk, identity)
+            pieces.append(folder / f"{start}.safetensors")
+            note = {}
+            with suppress(FileNotFoundError, SafetensorError), safe_open(pieces[-1], "np") as piece:
+                note = piece.metadata()
+            if note and note["files"] != chain:
+                raise DataError(
+                    f"{folder}: images changed since this run began (delete this folder)"
+                )
+            if not note:  # missing, or cut
+                contents = dict(zip(chunk, pool.map(attempt, chunk), strict=True))
+                refused = {i[0]: c for i, c in contents.items() if isinstance(c, DataError)}
+                if refused and not skip_bad:
+                    raise next(iter(refused.values()))
+                sound = {i: c for i, c in contents.items() if i[0] not in refused}
+                rows = compute(list(sound.values())) if sound else {}
+                for name, values in rows.items():
+                    finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
+                    if not finite.all():
+                        fault = f"its {name} do not fit {values.dtype} (are the weights right?)"
+                        raise DataError(f"{list(sound)[int(finite.argmin())][1]}: {fault}")
+                note = {"files": chain, "skipped": json.dumps(list(refused))}
+                write_tensors(pieces[-1], rows, note)
+            skipped += json.loads(note["skipped"])
             bar.update(len(chunk))
-    skipped = set(note["bad"])
-    names = [name for name, _ in images if name not in skipped]
+    left_out = set(skipped)
+    names = [name for name, _ in images if name not in left_out]
     if not names:
         raise DataError(f"{out}: none of {len(images)} images can be read")
-    notes = {**settings, "files_sha256": note["files"], "skipped": note["bad"]}
+    notes = {**settings, "files_sha256": chain, "skipped": skipped}
     for name in sorted(outputs, key=lambda name: name == "features"):  # whose name means done
-        path, own = outputs[name]
+        path, more_notes = outputs[name]
         _write_text(ids_file(path), "".join(f"{name}\n" for name in names))
-        _write_text(path.with_suffix(".json"), json.dumps({**notes, **own}, indent=1) + "\n")
-        if (unfinished := folder / f"{name}.npy").is_file():
-            with unfinished.open("r+b") as file:
-                _write_header(file, len(names), note["arrays"][name])
-            os.replace(unfinished, path)
+        _write_text(path.with_suffix(".json"), json.dumps({**notes, **more_notes}, indent=1) + "\n")
+        write_atomic(path, partial(_join, pieces=pieces, name=name, rows=len(names)))
     shutil.rmtree(folder, ignore_errors=True)
     return open_features(out)
+
+
+def _join(path: Path, pieces: Sequence[Path], name: str, rows: int) -> None:
+    with path.open("wb") as file:
+        for piece in pieces:
+            values = load_file(piece).get(name)
+            if values is None:  # no image of this batch could be read
+                continue
+            if not file.tell():
+                shape = (rows, *values.shape[1:])
+                header = {"descr": values.dtype.str, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]
+            file.write(values.data)
 
 
 def _work_folder(out: Path) -> Path:
     return out.with_name(f".{out.stem}.partial")
 
 
-def _resumed(
-    folder: Path, images: Images, settings: Mapping[str, Any], batch: int, identity: Identity
-) -> dict[str, Any]:
-    """How far an unfinished run came; what it wrote after its last note is cut off."""
-    new = {"done": 0, "bad": [], "files": "", "arrays": {}, "settings": settings}
-    if not (folder / "progress.json").is_file():
-        return new
-    try:
-        note = json.loads((folder / "progress.json").read_bytes())
-        if changed := _differences(note["settings"], settings):
-            raise DataError(
-                f"{folder}: an unfinished run with other settings: {changed} "
-                "(go on with the old settings, or delete this folder)"
-            )
-        if note["files"] != _hash_of(images[: note["done"]], batch, identity):
-            raise DataError(f"{folder}: images changed since this run began (delete this folder)")
-        for name, array in note["arrays"].items() if note["done"] < len(images) else ():
-            with (folder / f"{name}.npy").open("r+b") as file:
-                if file.seek(0, os.SEEK_END) < array["size"]:
-                    raise ValueError(f"{name}.npy is cut")
-                file.truncate(array["size"])
-    except DataError:
-        raise
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{folder}: damaged; delete it to begin anew ({error})") from None
-    return new | note
-
-
-def _append(path: Path, rows: np.ndarray, exists: bool) -> dict[str, Any]:
-    """Add rows to an `.npy` file whose header is mended at the end; returns what it holds."""
-    array = {"descr": rows.dtype.str, "row": rows.shape[1:]}
-    try:
-        with path.open("ab" if exists else "wb") as file:
-            if not exists:
-                _write_header(file, 0, array)
-            file.write(rows.tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-            return {**array, "size": file.tell()}
-    except OSError as error:  # a full disk
-        error.filename = error.filename or str(path)
-        raise
-
-
-def _write_header(file: Any, rows: int, array: Mapping[str, Any]) -> None:
-    """NumPy leaves room in a header, so that it has one length for any number of rows."""
-    header = {"descr": array["descr"], "fortran_order": False, "shape": (rows, *array["row"])}
-    np.lib.format.write_array_header_1_0(file, header)
-
-
 def _link(before: str, chunk: Images, identity: Identity) -> str:
-    """Hash of these images' names and files, chained to the hash of those before them."""
-    known = {path: identity(path) for path in {path for _, path in chunk}}
-    listing = [text for name, path in chunk for text in (name, known[path])]
+    # Hash of these images' names and files, chained to the hash of those before them.
+    identities = {path: identity(path) for path in {path for _, path in chunk}}
+    listing = [text for name, path in chunk for text in (name, identities[path])]
     return hashlib.sha256(as_bytes([before, *listing])).hexdigest()
-
-
-def _hash_of(images: Images, batch: int, identity: Identity) -> str:
-    link = ""
-    bar = tqdm(range(0, len(images), batch), desc="read", leave=False, disable=None)
-    for start in bar:
-        link = _link(link, images[start : start + batch], identity)
-    return link
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

@@ -6,7 +6,6 @@ of Visual Genome, and its features are 1,024 wide instead of 2,048. What `extrac
 layout of SCAN's files and is read by `open_features`.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from mmlib.core.errors import DataError
-from mmlib.features.backbones import (
-    load_state,
-    open_picture,
-    pretrained,
-    read_weights,
-    weights_note,
-)
-from mmlib.features.extraction import Extraction, fill, finished
+from mmlib.features.backbones import load_state, published, read_weights, weights_note
+from mmlib.features.extraction import Extraction, fill, finished, open_picture
 from mmlib.features.store import FeatureStore
 
 # torchvision is imported where it is used, as in mmlib.features.backbones.
@@ -55,33 +48,35 @@ class Detector(nn.Module):
         Returns features (n, count, width), the last layer of the box head; boxes (n, count, 4) as
         x1, y1, x2, y2 in pixels of the image; scores (n, count), the probability of the class.
         """
-        net, sizes = self.network, [(int(i.shape[1]), int(i.shape[2])) for i in images]
+        net, heads = self.network, self.network.roi_heads
         batch, _ = net.transform(images)
         maps = net.backbone(batch.tensors)
+
+        def features(boxes: list[Tensor]) -> Tensor:
+            return heads.box_head(heads.box_roi_pool(maps, boxes, batch.image_sizes))
+
         proposals, _ = net.rpn(batch, maps)
-        logits, moves = net.roi_heads.box_predictor(self._features(maps, proposals, batch))
-        moved = net.roi_heads.box_coder.decode(moves, proposals)
+        logits, moves = heads.box_predictor(features(proposals))
         lengths = [len(boxes) for boxes in proposals]
+        moved = heads.box_coder.decode(moves, proposals).split(lengths)
         probabilities = logits.softmax(dim=1).split(lengths)
-        chosen = map(self._choose, moved.split(lengths), probabilities, batch.image_sizes)
+        chosen = map(self._choose, moved, probabilities, batch.image_sizes)
         boxes, scores = zip(*chosen, strict=True)
-        features = self._features(maps, list(boxes), batch)
-        of_network = [{"boxes": image_boxes} for image_boxes in boxes]
-        of_images = net.transform.postprocess(of_network, batch.image_sizes, sizes)
+        of_images = net.transform.postprocess(
+            [{"boxes": of_image} for of_image in boxes],
+            batch.image_sizes,
+            [tuple(image.shape[1:]) for image in images],
+        )
         return {
-            "features": features.unflatten(0, (len(images), self.count)),
+            "features": features(list(boxes)).unflatten(0, (len(images), self.count)),
             "boxes": torch.stack([image["boxes"] for image in of_images]),
             "scores": torch.stack(scores),
         }
 
-    def _features(self, maps: Mapping[str, Tensor], boxes: list[Tensor], batch: Any) -> Tensor:
-        heads = self.network.roi_heads
-        return heads.box_head(heads.box_roi_pool(maps, boxes, batch.image_sizes))
-
     def _choose(
         self, boxes: Tensor, probabilities: Tensor, size: tuple[int, int]
     ) -> tuple[Tensor, Tensor]:
-        """Boxes (p, classes, 4) and probabilities (p, classes) -> `count` boxes and scores."""
+        # Boxes (p, classes, 4) and probabilities (p, classes) -> `count` boxes and scores.
         from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
 
         scores, label = probabilities[:, 1:].max(dim=1)  # class 0 is the background
@@ -110,9 +105,7 @@ def load_detector(weights: str | Path | None = None, seed: int = 0, side: int = 
     """
     from torchvision.models import get_model
 
-    state = None
-    if weights != "random":
-        state = pretrained(_default_weights()) if weights is None else read_weights(weights)
+    state = None if weights == "random" else read_weights(weights, MODEL)
     classes = len(state[CLASS_BIAS]) if state and CLASS_BIAS in state else CLASSES
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -126,12 +119,6 @@ def load_detector(weights: str | Path | None = None, seed: int = 0, side: int = 
         if isinstance(layer, nn.BatchNorm2d):
             layer.eps = 0.0  # what the published weights were trained with
     return Detector(network).eval().requires_grad_(False)
-
-
-def _default_weights() -> Any:
-    from torchvision.models import get_model_weights
-
-    return get_model_weights(MODEL)["COCO_V1"]
 
 
 def feature_name(weights: str | Path | None = None) -> str:
@@ -156,7 +143,7 @@ def extract(extraction: Extraction, side: int = 800) -> FeatureStore:
         raise DataError(f"{out}: the file of regions must be named NAME_ims.npy")
     settings = {
         "backbone": MODEL,
-        "weights": weights_note(extraction.weights, _default_weights(), extraction.seed),
+        "weights": weights_note(extraction.weights, published(MODEL), extraction.seed),
         "regions": f"the {COUNT} best boxes; fc7 of the box head",
         "side": side,
         **extraction.settings(),
@@ -167,8 +154,8 @@ def extract(extraction: Extraction, side: int = 800) -> FeatureStore:
 
     @torch.inference_mode()
     def compute(pictures: list[Tensor]) -> dict[str, np.ndarray]:
-        found = detector([picture.to(extraction.device) for picture in pictures])
-        rows = {kind: values.float().cpu().numpy() for kind, values in found.items()}
+        regions = detector([picture.to(extraction.device) for picture in pictures])
+        rows = {kind: values.float().cpu().numpy() for kind, values in regions.items()}
         with np.errstate(over="ignore"):
             return rows | {"features": rows["features"].astype(extraction.dtype)}
 
@@ -179,12 +166,13 @@ def extract(extraction: Extraction, side: int = 800) -> FeatureStore:
         "scores": (scores, {}),
     }
     return fill(
-        images, outputs, settings, _picture, compute,
+        images, outputs, settings, open_pixels, compute,
         batch=extraction.batch, skip_bad=extraction.skip_bad,
     )  # fmt: skip
 
 
-def _picture(name: str, path: Path) -> Tensor:
+def open_pixels(name: str, path: Path) -> Tensor:
+    """RGB values (3, h, w), 0 to 1, of a picture; raises DataError for a thin strip."""
     from torchvision.transforms.functional import to_tensor
 
     picture = open_picture(path)

@@ -135,14 +135,16 @@ def open_features(path: Path) -> FeatureStore:
     return FeatureStore(path, array, row_of, read_object(notes) if notes.is_file() else {})
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON file that holds one object; raises DataError for another one."""
+def read_object(path: Path, mend: str = AGAIN) -> dict[str, Any]:
+    """A JSON file that holds one object; raises DataError for none or another one."""
     try:
         content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise DataError(Problem(path, None, "is missing", mend)) from None
     except (ValueError, RecursionError) as error:
-        raise DataError(Problem(path, None, f"not JSON: {error}", AGAIN)) from error
+        raise DataError(Problem(path, None, f"not JSON: {error}", mend)) from error
     if not isinstance(content, dict):
-        raise DataError(Problem(path, None, "not a JSON object", AGAIN))
+        raise DataError(Problem(path, None, "not a JSON object", mend))
     return content
 
 

@@ -17,8 +17,7 @@ from mmlib.core.errors import DataError, Problem
 from mmlib.core.files import listed
 from mmlib.core.paths import data_dir
 from mmlib.data import cite, clue, flickr8k, karpathy, precomputed, registry, sick, snli_ve
-from mmlib.data.pair_pictures import unreadable
-from mmlib.data.tables import Row
+from mmlib.data.pairs import unreadable
 from mmlib.features import sets
 from mmlib.features.store import open_features
 from mmlib.papers.links.data.paper import read_corpus
@@ -117,12 +116,12 @@ def _flickr8k(report: Report) -> None:
     captions: dict[str, list[str]] = {}
     split_of: dict[str, str] = {}
     with report.refusals(folder):
-        images = report.decode(flickr8k.image_folder(folder), flickr8k.IMAGES)
+        images = report.decode(flickr8k.find("images", folder), flickr8k.IMAGES)
         report.counts.append(f"{len(images)} images")
     with report.refusals(folder):
         captions = flickr8k.read_captions(folder)
         report.counts.append(f"{sum(map(len, captions.values()))} captions")
-        path = flickr8k.caption_file(folder)
+        path = flickr8k.find("captions", folder)
         for name in sorted(captions.keys() - images if images else ()):
             report.add(path, None, f"captions of {name}, an image that is not there")
         for name in sorted(images - captions.keys()):
@@ -132,7 +131,7 @@ def _flickr8k(report: Report) -> None:
         split_of = {name: split for split, names in splits.items() for name in names}
         report.counts.append("splits " + "/".join(str(len(names)) for names in splits.values()))
         for split, names in splits.items():
-            path = flickr8k.split_file(split, folder)
+            path = flickr8k.find(split, folder)
             report.expect(path, len(names), flickr8k.SPLITS[split], "images")
             for row, name in enumerate(names, start=1):
                 if captions and name not in captions:
@@ -177,7 +176,9 @@ def _features(report: Report, images: set[str]) -> None:
 def _table(report: Report) -> None:
     """Every row of each file of a data set whose reader has `rows`."""
     folder = report.folder
-    files: dict[str, list[tuple[Path, Callable[[Path], Iterable[Row]], int, str]]] = {
+    files: dict[
+        str, list[tuple[Path, Callable[[Path], Iterable[dict[str, str] | Problem]], int, str]]
+    ] = {
         "clue": [
             (clue.split_file(split, folder), clue.rows, expected, f"{split} captions")
             for split, expected in clue.SPLITS.items()
@@ -190,11 +191,10 @@ def _table(report: Report) -> None:
         ],
     }
     for path, rows, expected, counted in files[report.name]:
-        records, said = [], len(report.problems)
-        for _, fields, problems in rows(path):
-            report.problems += problems
-            records += [fields] if fields is not None else []
-        if records or len(report.problems) == said:  # else the reader has said why there are none
+        items = list(rows(path))
+        records = [item for item in items if not isinstance(item, Problem)]
+        report.problems += [item for item in items if isinstance(item, Problem)]
+        if records or not items:  # else the reader has said why there are none
             report.expect(path, len(records), expected, "sound rows")
         if records:
             report.counts.append(f"{len(records)} {counted}")

@@ -108,9 +108,9 @@ def features(
     """Extract features of all images of a data set or folder with a backbone.
 
     --backbone: densenet169, resnet50, mobilenetv1, fasterrcnn, or LIBRARY:MODEL of
-    timm, open_clip or hf (Hugging Face), such as timm:mobilenetv1_100. --regions: a 4 x 4 grid
-    (default) or one vector; fasterrcnn finds 36 regions of its own. --dtype: by default float16 of
-    a grid, float32 of fasterrcnn.
+    timm or hf (Hugging Face), such as timm:mobilenetv1_100. --regions: a 4 x 4 grid (default) or
+    one vector; fasterrcnn finds 36 regions of its own. --dtype: by default float16 of a grid,
+    float32 of fasterrcnn.
 
     Principal components are fitted on flickr8k's training images, else on all.
     """
@@ -170,7 +170,7 @@ def pictures_of(name: str) -> tuple[Path, list[Path]]:
     if name == "flickr8k":
         from mmlib.data import flickr8k
 
-        folder = flickr8k.image_folder(data_dir() / name)
+        folder = flickr8k.find("images", data_dir() / name)
     elif name in FOLDERS:
         folder = data_dir() / name / FOLDERS[name]
     elif Path(name).is_dir():

@@ -32,7 +32,7 @@ def samples(folder):
     entailment.save_sick(folder)
     entailment.save_snli(folder)
     return lambda: (
-        judgments.load(folder).hypothesis,
+        judgments.load(folder).to_dict("list"),
         sick.read(folder).to_dict("list"),
         [snli_ve.read(split, folder).to_dict("list") for split in entailment.RECORDS],
     )

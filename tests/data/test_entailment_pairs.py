@@ -8,7 +8,6 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from mmlib.core.entailment_pairs import Samples
-from mmlib.core.errors import DataError
 from mmlib.data import flickr8k, sick, snli_ve
 from mmlib.data import judgments as j
 from mmlib.data.overlap import Weights, overlap_parts, overlap_score, stems
@@ -51,59 +50,41 @@ VOTES = [
 ]
 
 
-@pytest.fixture
-def judged(tmp_path):
-    return j.load(write(tmp_path / "flickr8k", VOTES))
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    return j.load(write(tmp_path_factory.mktemp("data") / "flickr8k", VOTES))
 
 
 def test_pairs_are_read_with_the_captions_of_their_image(judged):
     assert len(judged) == 11
-    assert (judged.image[1], judged.origin[1]) == (TEST[0], TEST[1])
-    assert judged.hypothesis[1] == caption(TEST[1], 2)
-    assert judged.premise[1] == tuple(caption(TEST[0], k) for k in range(5))
-    assert judged.premise[0] == tuple(caption(TEST[0], k) for k in (0, 1, 3, 4))  # not its own
-    assert judged.label.tolist() == [1, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0]
-    assert np.flatnonzero(~judged.cross).tolist() == [0]
-
-
-def test_every_fifth_image_by_name_calibrates(judged):
-    held, others = j.parts(judged)
-    assert set(held.image) == {TEST[0], TEST[5]}
-    assert not set(held.image) & set(others.image)
-    assert len(held) + len(others) == 11
-    assert j.decided(judged).tolist() == [1, 2, 3, 5, 6, 7, 8, 9, 10]  # not its own, nor the tie
+    assert (judged["image"][1], judged["caption_image"][1]) == (TEST[0], TEST[1])
+    assert judged["hypothesis"][1] == caption(TEST[1], 2)
+    assert judged["premise"][1] == tuple(caption(TEST[0], k) for k in range(5))
+    assert judged["premise"][0] == tuple(caption(TEST[0], k) for k in (0, 1, 3, 4))  # not its own
+    assert judged["label"].tolist() == [1, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0]
+    assert np.flatnonzero(~judged["cross"]).tolist() == [0]
+    # Every fifth image by name calibrates.
+    assert set(judged["image"][judged["calibration"]]) == {TEST[0], TEST[5]}
+    assert not set(judged["image"][~judged["calibration"]]) & {TEST[0], TEST[5]}
+    decided = [1, 2, 3, 5, 6, 7, 8, 9, 10]  # not its own, nor the tie
+    assert j.decided(judged).index.tolist() == decided
+    few, weights = j.sampled(judged, 3)
+    assert few.index[few["label"] == 1].tolist() == [1, 5, 8]
+    assert (len(few), weights.sum()) == (6, 9)
+    assert weights[few["label"] == 0].tolist() == [2] * 3
+    assert j.sampled(judged, 99)[0].index.tolist() == decided
 
 
 def test_as_test_samples(judged):
     rows = {name: i for i, name in enumerate(TEST)}
-    samples = judged.samples(rows)
+    samples = j.samples(judged, rows)
     assert samples.kind == ("mme",) * 11
     assert samples.premise[1] == " ".join(caption(TEST[0], k) for k in range(5))
     assert samples.image[5] == 1
-    assert samples.label.tolist() == judged.label.tolist()
-    assert samples.group == judged.image
+    assert samples.label.tolist() == judged["label"].tolist()
+    assert samples.group == tuple(judged["image"])
     with pytest.raises(ValueError, match="the image table has no row for 1002_ab"):
-        judged.samples({})
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "message"),
-    [
-        (
-            "CrowdFlowerAnnotations.txt",
-            f"{TRAIN[0]}\t{TEST[0]}#2\t0\t0\t3\n",
-            "no test image, or no",
-        ),
-        ("CrowdFlowerAnnotations.txt", f"{TEST[0]}\t{VAL[0]}#2\t0\t0\t3\n", "no test image"),
-        ("CrowdFlowerAnnotations.txt", "a b#2 1 1 0\n", "1 lines, none well-formed"),
-        (flickr8k.LISTS["train"], f"{NAMES[0]}\n{TEST[0]}\n", f"{TEST[0]} is in the split train"),
-    ],
-)
-def test_judgments_that_do_not_fit_are_refused(tmp_path, file, text, message):
-    folder = write(tmp_path / "flickr8k", VOTES)
-    (folder / "Flickr8k_text" / file).write_text(text)
-    with pytest.raises(DataError, match=message):
-        j.load(folder)
+        j.samples(judged, {})
 
 
 def test_judgments_name_captions_by_their_number(tmp_path):
@@ -135,25 +116,29 @@ def test_sound_training_samples_pass(judged):
     j.assert_untouched(training("A text", kind="te", image=-1), judged, ())
 
 
-@pytest.mark.parametrize("text", [caption(TEST[1], 2), "photo 03 VIEW 2"])
-def test_a_judged_pair_in_training_is_found(judged, text):
-    for kind, premise in (("ve", ""), ("mme", "Some text")):
-        samples = training(premise, text, 1, kind)
-        with pytest.raises(ValueError, match=r"sample 1 \(toy\) is the judged pair of 1002_ab.jpg"):
-            j.assert_untouched(samples, judged, TABLE)
+MERGED = " ".join(caption(TEST[0], k) for k in range(5))
 
 
-def test_a_judged_pair_is_found_without_its_image(judged):
-    merged = " ".join(caption(TEST[0], k) for k in range(5))
-    for premise in (merged, caption(TEST[0], 4)):
-        with pytest.raises(ValueError, match=r"sample 1 .* is the judged pair of 'Photo 02"):
-            j.assert_untouched(training(premise, caption(TEST[3], 2), -1, "te"), judged, ())
+@pytest.mark.parametrize(
+    ("premise", "hypothesis", "image", "message"),
+    [
+        ("", caption(TEST[1], 2), 1, "is the judged pair of 1002_ab.jpg"),
+        ("Some text", "photo 03 VIEW 2", 1, "is the judged pair of 1002_ab.jpg"),
+        (MERGED, caption(TEST[3], 2), -1, "is the judged pair of 'Photo 02"),
+        (caption(TEST[0], 4), caption(TEST[3], 2), -1, "is the judged pair of 'Photo 02"),
+        ("", "Something else", 1, r"shows 1002_ab\.jpg, an image of the judgments"),
+    ],
+)
+def test_a_judged_pair_in_training_is_found(judged, premise, hypothesis, image, message):
+    samples = training(
+        premise, hypothesis, image, "te" if image < 0 else "mme" if premise else "ve"
+    )
+    with pytest.raises(ValueError, match=rf"sample 1 \(toy\) {message}.*are for tests only"):
+        j.assert_untouched(samples, judged, TABLE)
 
 
 def test_every_judged_pair_is_caught(judged):
-    samples = judged.samples({name: i for i, name in enumerate(TEST)})
-    with pytest.raises(ValueError, match=r"shows 1002_ab\.jpg, an image of the judgments"):
-        j.assert_untouched(training(image=1), judged, TABLE)
+    samples = j.samples(judged, {name: i for i, name in enumerate(TEST)})
     for row in range(len(judged)):
         with pytest.raises(ValueError, match="judged pairs are for tests only"):
             j.assert_untouched(samples.take([row]), judged, TEST)
@@ -211,14 +196,14 @@ def save_sick(folder, lines=LINES):
     return folder
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return save_sick(tmp_path / "sick")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_sick(tmp_path_factory.mktemp("data") / "sick")
 
 
-@pytest.fixture
-def origins(tmp_path):
-    return sick.Origins(write(tmp_path / "flickr8k", []))
+@pytest.fixture(scope="module")
+def origins(tmp_path_factory):
+    return sick.Origins(write(tmp_path_factory.mktemp("data") / "flickr8k", []))
 
 
 def test_pairs_are_read_as_text_and_directed_both_ways(folder, monkeypatch):
@@ -270,19 +255,16 @@ def test_triples_need_a_first_sentence_that_is_still_a_caption(folder, origins):
     assert table["clean"].tolist() == [True, False, False, False, True]  # 2 and 4 cross splits
 
 
-@pytest.mark.parametrize(
-    ("sentence", "original", "close"),
-    [
+def test_what_is_close_to_its_original():
+    for sentence, original, close in (
         ("A dog is running", "a dog running .", True),
         ("a b c", "a b c d e", True),  # 3 of 5
         ("a b c", "a b c d e f", False),
         ("A dog isn't running", "A dog is running", False),
         ("A dog is running without a man", "A dog is running with a man", False),
         ("A man without a hat", "A man without hat", True),  # the negation was there
-    ],
-)
-def test_what_is_close_to_its_original(sentence, original, close):
-    assert sick._close(sentence, original) == close
+    ):
+        assert sick.is_close(sentence, original) == close
 
 
 def test_triple_samples(folder, origins):
@@ -345,96 +327,83 @@ def test_snli_ve_is_read_in_file_order(tmp_path, monkeypatch):
 
 
 def test_samples_of_snli_ve(tmp_path):
-    folder = save_snli(tmp_path)
-    table, rows = snli_ve.read("train", folder), {"1003.jpg": 4, "555.jpg": 0}
-    observed = snli_ve.samples(table, rows)
-    assert observed.kind == ("ve",) * 3
-    assert observed.premise == ("",) * 3
-    assert observed.image.tolist() == [4, 4, 0]
-    assert observed.label.tolist() == [1, 0, 0]
+    table, rows = snli_ve.read("train", save_snli(tmp_path)), {"1003.jpg": 4, "555.jpg": 0}
     captions = {"1003.jpg": ["One.", "Two."], "555.jpg": ["Three."]}
     samples = snli_ve.samples(table, rows, captions)
     assert samples.kind == ("ve",) * 3 + ("mme",) * 3
-    assert samples.premise[3:] == ("One. Two.", "One. Two.", "Three.")
+    assert samples.premise == ("",) * 3 + ("One. Two.", "One. Two.", "Three.")
+    assert samples.image.tolist() == [4, 4, 0] * 2
+    assert samples.label.tolist() == [1, 0, 0] * 2
     assert samples.group[3:] == ("1003.jpg", "1003.jpg", "555.jpg")
-    with pytest.raises(ValueError, match=r"no row for 1003\.jpg"):
-        snli_ve.samples(table, {})
 
 
 # What is refused ---------------------------------------------------------------------------------
 
 
-def sick_row(column, value):
-    bad = list(LINES[1])
-    bad[column] = value
-    return "\n".join("\t".join(map(str, row)) for row in (sick.COLUMNS, LINES[0], bad))
+def judgments_with(name, text):
+    def load(folder):
+        write(folder / "flickr8k", VOTES)
+        (folder / "flickr8k/Flickr8k_text" / name).write_text(text)
+        return j.load(folder / "flickr8k")
+
+    return load
 
 
-HEADER, OLDER = "\t".join(sick.COLUMNS), "pair_ID\tsentence_A\tsentence_B\tentailment_judgment\n"
-ONE = json.dumps(record("1")) + "\n"
+def sick_with(column, value):
+    row = [*LINES[1][:column], value, *LINES[1][column + 1 :]]
+    return lambda folder: sick.read(save_sick(folder, [LINES[0], row]))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            sick_row(5, "B_entails_A"),
-            r"SICK\.txt, line 3: entailment_AB is 'B_ent.*get sick",
-        ),
-        (sick_row(11, "DEV"), "line 3: SemEval_set is 'DEV'"),
-        (sick_row(4, "6"), "line 3: relatedness_score is '6'"),
-        (sick_row(1, " "), "line 3: sentence_A is ' '"),
-        (sick_row(0, 1), "line 3: pair 1 stands in line 2 too"),
-        (sick_row(11, "TEST\tx"), "line 3: 13 fields instead of 12"),
-        (HEADER, "has no rows"),
-        (OLDER, "line 1: the columns are"),
-        (None, "is missing"),
-    ],
-)
-def test_what_is_wrong_with_sick_is_named(tmp_path, text, message):
-    if text is not None:
-        (tmp_path / "SICK.txt").write_text(text)
-    with pytest.raises(DataError, match=message):
-        sick.read(tmp_path)
+def snli_with(*lines):
+    def load(folder):
+        texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+        (folder / "snli_ve_train.jsonl").write_text("\n".join(texts))
+        return snli_ve.read("train", folder)
+
+    return load
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (ONE + "{", r"snli_ve_train\.jsonl, line 2: is not JSON.*necla-ml/SNLI-VE"),
-        (ONE + "[1]", "line 2: is not a JSON record"),
-        (ONE + json.dumps(record("x")), "line 2: Flickr30K_ID is 'x', not a number"),
-        (json.dumps({"gold_label": "neutral"}), "line 1: Flickr30K_ID is '', not a number"),
-        (json.dumps(record("1", "-")), "line 1: gold_label is '-'"),
-        (json.dumps(record("1", sentence2=" ")), "line 1: the hypothesis is ' '"),
-        (json.dumps(record("1", sentence1=None)), "line 1: the caption is None"),
-        ("\n", "has no lines"),
-        (None, "is missing"),
-    ],
-)
-def test_what_is_wrong_with_snli_ve_is_named(tmp_path, text, message):
-    if text is not None:
-        (tmp_path / "snli_ve_train.jsonl").write_text(text)
-    with pytest.raises(DataError, match=message):
-        snli_ve.read("train", tmp_path)
+def triples_without_images(folder):
+    origins = sick.Origins(write(folder / "flickr8k", []))
+    table = sick.triples(save_sick(folder / "sick"), origins)
+    return sick.triple_samples(table, origins.captions, {})
+
+
+CROWD, ONE = "CrowdFlowerAnnotations.txt", record("1")
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("load", "message"),
     [
-        (lambda folder, origins: sick.text_text(("DEV",), folder), "no set 'DEV'"),
-        (lambda folder, origins: snli_ve.read("val", folder), "no split 'val'"),
-        (
-            lambda folder, origins: sick.triple_samples(
-                sick.triples(folder, origins), origins.captions, {}
-            ),
-            "the image table has no row",
-        ),
+        (judgments_with(CROWD, f"{TRAIN[0]}\t{TEST[0]}#2\t0\t0\t3\n"), "no test image, or no"),
+        (judgments_with(CROWD, f"{TEST[0]}\t{VAL[0]}#2\t0\t0\t3\n"), "no test image"),
+        (judgments_with(CROWD, "a b#2 1 1 0\n"), "1 lines, none well-formed"),
+        (judgments_with(flickr8k.LISTS["train"], f"{NAMES[0]}\n{TEST[0]}\n"),
+         f"{TEST[0]} is in the split train"),
+        (sick_with(5, "B_entails_A"), r"SICK\.txt, line 3: entailment_AB is 'B_ent.*get sick"),
+        (sick_with(11, "DEV"), "line 3: SemEval_set is 'DEV'"),
+        (sick_with(4, "6"), "line 3: relatedness_score is '6'"),
+        (sick_with(1, " "), "line 3: sentence_A is ' '"),
+        (sick_with(0, 1), "line 3: pair_ID 1 stands in line 2 too"),
+        (sick_with(11, "TEST\tx"), "line 3: 13 fields instead of 12"),
+        (lambda folder: sick.read(save_sick(folder, [])), "has no rows"),
+        (lambda folder: sick.text_text(("DEV",), folder), "no set 'DEV'"),
+        (triples_without_images, "the image table has no row"),
+        (snli_with(ONE, "{"), r"snli_ve_train\.jsonl, line 2: is not JSON.*necla-ml/SNLI-VE"),
+        (snli_with(ONE, "[1]"), "line 2: is not a JSON record"),
+        (snli_with(ONE, record("x")), "line 2: Flickr30K_ID is 'x', not a number"),
+        (snli_with({"gold_label": "neutral"}), "line 1: Flickr30K_ID is '', not a number"),
+        (snli_with(record("1", "-")), "line 1: gold_label is '-'"),
+        (snli_with(record("1", sentence2=" ")), "line 1: the hypothesis is ' '"),
+        (snli_with(record("1", sentence1=None)), "line 1: the caption is None"),
+        (snli_with("\n"), "has no lines"),
+        (lambda folder: snli_ve.read("train", folder), "is missing"),
+        (lambda folder: snli_ve.read("val", folder), "no split 'val'"),
     ],
-)
-def test_other_names_are_refused(folder, origins, call, message):
+)  # fmt: skip
+def test_what_is_damaged_or_missing_is_named(tmp_path, load, message):
     with pytest.raises(ValueError, match=message):
-        call(folder, origins)
+        load(tmp_path)
 
 
 # Real data ---------------------------------------------------------------------------------------
@@ -447,15 +416,14 @@ def real(real_data):
 
 @pytest.mark.real
 def test_the_real_figures_are_those_of_the_specification(real):
-    label, every = real.label == 1, j.decided(real)
-    assert (len(real), len(set(real.image)), len(set(real.origin))) == (47288, 991, 1000)
-    assert (int((real.yes + real.no).sum()), int(label.sum())) == (143214, 2678)
-    assert (int((~real.cross).sum()), int(label[~real.cross].sum())) == (713, 693)
-    assert (int(real.cross.sum()), len(every), int(label[every].sum())) == (46575, 46548, 1985)
-    assert np.bincount(real.yes + real.no).tolist() == [0, 0, 0, 46258, 760, 220, 50]
-
-    sizes = [(len(half), int(half.label.sum())) for half in j.parts(real.take(real.cross))]
-    assert sizes == [(9482, 375), (37093, 1610)]
+    votes, cross, decided = real["yes"] + real["no"], real[real["cross"]], j.decided(real)
+    assert real[["image", "caption_image", "caption"]].nunique().tolist() == [991, 1000, 1]
+    assert (len(real), votes.sum(), real["label"].sum()) == (47288, 143214, 2678)
+    assert (len(cross), cross["label"].sum()) == (46575, 2678 - 693)
+    assert (len(decided), decided["label"].sum()) == (46548, 1985)
+    assert np.bincount(votes).tolist() == [0, 0, 0, 46258, 760, 220, 50]
+    sizes = cross.groupby("calibration")["label"].agg(["size", "sum"])
+    assert sizes.to_numpy().tolist() == [[37093, 1610], [9482, 375]]
 
 
 @pytest.mark.real
@@ -464,11 +432,11 @@ def test_the_real_anchor(real, real_data):
     captions = flickr8k.read_captions(folder)
     weights = Weights([captions[name] for name in flickr8k.read_splits(folder)["train"]])
     rows = j.decided(real)
-    parts = [overlap_parts(real.premise[i], real.hypothesis[i], weights) for i in rows]
-    share, best = np.array(parts).T
-    areas = [roc_auc_score(real.label[rows], column) for column in (share, best, share + best)]
+    pairs = zip(rows["premise"], rows["hypothesis"], strict=True)
+    share, best = np.array([overlap_parts(*pair, weights) for pair in pairs]).T
+    areas = [roc_auc_score(rows["label"], column) for column in (share, best, share + best)]
     assert np.round(areas, 3).tolist() == [0.827, 0.831, 0.838]
-    assert round(average_precision_score(real.label[rows], share + best), 2) == 0.32
+    assert round(average_precision_score(rows["label"], share + best), 2) == 0.32
 
 
 @pytest.mark.real

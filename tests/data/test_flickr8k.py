@@ -51,19 +51,16 @@ def edit_line(path, row, text):
 
 
 @pytest.mark.parametrize("original", [False, True])
-def test_both_layouts_give_the_same_records(tmp_path, original):
-    data = flickr8k.load("test", make(tmp_path / "f", original))
+def test_both_layouts_give_the_same_records(tmp_path, monkeypatch, original):
+    make(tmp_path / "flickr8k", original)
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    data = flickr8k.load("test")
     assert (data.name, data.split, data.ids) == ("flickr8k", "test", (NAMES[6], NAMES[5]))
     assert data.captions[0] == tuple(f'A "{j}", caption of 6 .' for j in range(5))
     assert data.features.shape == (2, 4, 3)
     assert data.features[1, 0, 0] == 5 * 12
     assert data.open_image(0).getpixel((3, 3))[0] == pytest.approx(180, abs=5)
     assert data.label_scores is None
-
-
-def test_folder_comes_from_the_environment(kaggle, monkeypatch):
-    monkeypatch.setenv("MMLIB_DATA", str(kaggle.parent))
-    assert flickr8k.load("train").ids == tuple(NAMES[:4])
 
 
 def test_label_scores_where_a_classifier_wrote_them(kaggle):
@@ -80,66 +77,65 @@ def test_label_scores_where_a_classifier_wrote_them(kaggle):
             flickr8k.load("test", kaggle)
 
 
-TOKEN, LISTING = "Flickr8k_text/Flickr8k.token.txt", f"Flickr8k_text/{flickr8k.LISTS['val']}"
+LISTING = f"Flickr8k_text/{flickr8k.LISTS['val']}"
+
+
+def line(number, text):
+    """A change of one line of the captions, in the layout that has such lines."""
+
+    def change(folder):
+        edit_line(flickr8k.find("captions", folder), number, text)
+
+    return change
+
+
+def changed(name, content):
+    def change(folder):
+        (folder / name).write_bytes(content((folder / name).read_bytes()))
+
+    return change
+
+
+def gone(name):
+    return lambda folder: (folder / name).rename(folder / "elsewhere")
+
+
+CAPTIONS = "captions.txt"
+FEATURES = f"features/{flickr8k.SHARED_FEATURES}.npy"
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("change", "message"),
     [
-        ("103_ab3.jpg", r"captions\.txt, line 17: .*1 fields instead of 2"),
-        ('103_ab3.jpg,"A dog', "line 17: not an image and its caption"),
-        ("103_ab3.jpg,A dog, running", "line 17: .*3 fields"),
-        ("103_ab3.jpg,  ", r"line 17: .*empty caption of 103_ab3\.jpg"),
-        ("A dog,runs", "line 17: .*no image name"),
-        ("../103_ab3.jpg,A dog", "line 17: .*no image name"),
-        ("", "line 17: .*0 fields"),
-        ("no number\tA dog", r"token\.txt, line 3: .*no `image#0<tab>caption`"),
-        (f"{NAMES[0]}#5\tA dog", "line 3: .*no `image#0<tab>caption`"),
-        (f"{NAMES[0]}#1\tA dog", rf"line 3: .*{NAMES[0]}#1 stands in line 2 too"),  # and no #2
+        (line(17, "103_ab3.jpg"), r"captions\.txt, line 17: .*1 fields instead of 2"),
+        (line(17, '103_ab3.jpg,"A dog'), "line 17: not an image and its caption"),
+        (line(17, "103_ab3.jpg,A dog, running"), "line 17: .*3 fields"),
+        (line(17, "103_ab3.jpg,  "), r"line 17: .*empty caption of 103_ab3\.jpg"),
+        (line(17, "A dog,runs"), "line 17: .*no image name"),
+        (line(17, "../103_ab3.jpg,A dog"), "line 17: .*no image name"),
+        (line(17, ""), "line 17: .*0 fields"),
+        (line(3, "no number\tA dog"), r"token\.txt, line 3: .*no `image#0<tab>caption`"),
+        (line(3, f"{NAMES[0]}#5\tA dog"), "line 3: .*no `image#0<tab>caption`"),
+        (line(3, f"{NAMES[0]}#1\tA dog"), rf"line 3: .*{NAMES[0]}#1 stands in line 2 too"),
+        (gone(CAPTIONS), r"captions\.txt: is missing \(run `mmlib data get flickr8k`"),
+        (changed(CAPTIONS, lambda t: t.replace(b"of 1", b"\xff", 1)), r"line 7: .*utf-8"),
+        (changed(CAPTIONS, lambda t: t[: t.rindex(b"10")]), f"4 captions of {NAMES[7]}"),
+        (changed(CAPTIONS, lambda t: t + t.splitlines(True)[-1]), f"6 captions of {NAMES[7]}"),
+        (gone("Images"), "Images: is missing"),
+        (gone(LISTING), r"devImages\.txt: is missing .*Flickr8k_text"),
+        (changed(LISTING, lambda t: b"caf\xe9.jpg\n"), r"devImages\.txt, line 1: not UTF-8"),
+        (changed(LISTING, lambda t: b" \n\n"), r"devImages\.txt: names no image"),
+        (changed(LISTING, lambda t: t + b"none.jpg"), r"line 2: none\.jpg has no captions"),
+        (changed(LISTING, lambda t: t * 2), "line 2: .* and in line 1"),
+        (changed(LISTING, lambda t: NAMES[0].encode()), f"{NAMES[0]} is in the split train"),
+        (gone(FEATURES), "no such feature file"),
     ],
-)
-def test_a_damaged_caption_line_is_named(tmp_path, line, message):
-    folder = make(tmp_path / "f", original="#" in line or "\t" in line)
-    path = flickr8k.caption_file(folder)
-    edit_line(path, 3 if path.name.endswith("token.txt") else 17, line)
+)  # fmt: skip
+def test_damage_is_named_with_the_mend(tmp_path, change, message):
+    folder = make(tmp_path / "f", original="line 3:" in message)
+    change(folder)
     with pytest.raises(DataError, match=message):
         flickr8k.load("val", folder)
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "message"),
-    [
-        ("captions.txt", None, r"captions\.txt: is missing \(run `mmlib data get flickr8k`"),
-        ("captions.txt", lambda text: text.replace(b"of 1", b"\xff", 1), r"line 7: .*utf-8"),
-        (
-            "captions.txt",
-            lambda text: b"".join(text.splitlines(True)[:-1]),
-            f"4 captions of {NAMES[7]} inst",
-        ),
-        (
-            "captions.txt",
-            lambda text: text + text.splitlines(True)[-1],
-            f"6 captions of {NAMES[7]} instead",
-        ),
-        ("Images", None, "Images: is missing"),
-        (LISTING, None, r"devImages\.txt: is missing .*Flickr8k_text"),
-        (LISTING, lambda text: b"caf\xe9.jpg\n", r"devImages\.txt, line 1: not UTF-8"),
-        (LISTING, lambda text: b" \n\n", r"devImages\.txt: names no image"),
-        (LISTING, lambda text: text + b"none.jpg", r"line 2: none\.jpg has no captions"),
-        (LISTING, lambda text: text * 2, "line 2: .* and in line 1"),
-        (LISTING, lambda text: NAMES[0].encode(), f"line 1: {NAMES[0]} is in the split train"),
-        ("features/grid4x4_mobilenetv1_pca192.npy", None, "no such feature file"),
-    ],
-)
-def test_damage_is_named_with_the_mend(kaggle, file, content, message):
-    path = kaggle / file
-    if content is None:
-        path.rename(kaggle / "elsewhere")
-    else:
-        path.write_bytes(content(path.read_bytes()))
-    for split in ("val", "train") if "split" in message or "instead" in message else ("val",):
-        with pytest.raises(DataError, match=message):
-            flickr8k.load(split, kaggle)
 
 
 def test_a_truncated_image_is_named_when_opened(kaggle):
@@ -185,17 +181,3 @@ def test_real_counts_and_splits(real_data):
     assert data.features.shape == (1000, 16, 192)
     assert data.open_image(0).mode == "RGB"
     assert data.captions[0] == tuple(captions[data.ids[0]])
-
-
-@pytest.mark.real
-def test_real_judgments(real_data):
-    frame, skipped = flickr8k.read_judgments(real_data / "flickr8k")
-    assert len(frame) == 47288
-    assert skipped == 0
-    test = set(flickr8k.read_splits(real_data / "flickr8k")["test"])
-    assert set(frame["image"]) | set(frame["caption_image"]) <= test
-    assert frame["image"].nunique() == 991
-    assert set(frame["caption"]) == {2}
-    cross = frame[frame["image"] != frame["caption_image"]]
-    assert len(cross) == 46575
-    assert (cross["fraction"] > 0.5).sum() == 1985

@@ -1,4 +1,4 @@
-"""Clue, CITE and CITE++ on small files; the figures of the real ones to the printed digit."""
+"""Clue, CITE and CITE++ on small files (the real ones: test_coherence_recorded)."""
 
 import csv
 import json
@@ -11,7 +11,6 @@ from PIL import Image
 
 from mmlib.core.errors import DataError
 from mmlib.core.related import RelatedPairs, grouped_rows, hold_out
-from mmlib.core.tables import paper_values
 from mmlib.data import cite, clue
 
 URL = "https://x.org/{}.jpg?a=1,2"
@@ -137,74 +136,75 @@ def test_recipes_are_read_from_image_names():
 
 # --- What is refused -----------------------------------------------------------------------------
 
-CLUE_ROWS = [
-    (of_clue(1, 5, "a", "b", "200000"), r"train_dis\.csv, line 3: Visible is '2', not 0\|1"),
-    (of_clue(1, 5, " ", "b"), "line 3: caption is ' '"),
-    (of_clue(1, "x", "a", "b"), "line 3: index is 'x'"),
-    (of_clue(1, 5, "a", "b")[:-1], "line 3: 14 fields instead of 15"),
-    ([1, 5, "a", "ftp:b", *"0000000000", "False"], "line 3: url is 'ftp:b'"),
-    ([], "line 3: 0 fields"),
-]
-CITE_ROWS = [
-    (of_cite(1, "a.jpg", "Eat.", ["Yes", *NO[1:]]), r"data\.csv, line 3: q2_resp is 'Yes'"),
-    (of_cite(1, " ", "Eat."), "line 3: qimg is ' '"),
-    (of_cite(1, "a.jpg", ""), "line 3: stim_txt is ''"),
-    (of_cite(1, "a.jpg", "Eat.")[1:], "line 3: 15 fields instead of 16"),
-]
+
+def clue_with(change):
+    """Clue's training pairs, whose file is changed as bytes; None: it is gone."""
+
+    def load(folder):
+        path = clue.split_file("train", write_clue(folder))
+        content = path.read_bytes()
+        path.unlink()
+        if change:
+            path.write_bytes(change(content))
+        return clue.load("train", folder)
+
+    return load
 
 
-@pytest.mark.parametrize(
-    ("kind", "bad", "message"),
-    [*(("clue", *row) for row in CLUE_ROWS), *(("cite", *row) for row in CITE_ROWS)],
-)
-def test_a_bad_row_is_named_with_the_mend(tmp_path, kind, bad, message):
-    load = {
-        "clue": lambda: clue.load("train", write_clue(tmp_path, [TRAIN[0], bad, TRAIN[1]])),
-        "cite": lambda: cite.load(write_cite(tmp_path, [STEPS[0], bad, STEPS[2]])),
-    }[kind]
-    with pytest.raises(DataError, match=message) as caught:
-        load()
-    assert f"mmlib data get {kind}" in str(caught.value)
-    assert caught.value.problem.row == 3
+def clue_row(*row):
+    return lambda folder: clue.load("train", write_clue(folder, [TRAIN[0], list(row), TRAIN[1]]))
 
 
+def cite_row(*row):
+    return lambda folder: cite.load(write_cite(folder, [STEPS[0], list(row), STEPS[2]]))
+
+
+def clue_map(text):
+    def load(folder):
+        (write_clue(folder) / "img2idxmap.json").write_text(text)
+        return clue.load_with_images("train", folder)
+
+    return load
+
+
+SOUND = of_clue(1, 5, "a", "b")
 BAD_PLUS = [PLUS[0], [1, "Eat.", "b.jpg", "x", *NO[1:], ""]]
 LONG = b'4,8,"no end' + b"\n4,8,more" * 20_000  # an unclosed quotation mark
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda text: text.replace(b"dog", b"d\xffg"), "line 2: bytes that are not UTF-8"),
-        (lambda text: text + LONG, "line 6: cannot be read: field larger"),
-        (lambda text: b'"' + b"x" * 200_000, "line 1: cannot be read: field larger"),
-        (lambda text: text.replace(b"Story", b"Tale"), "line 1: the columns are"),
-        (lambda text: text.splitlines()[0], "has no rows"),
-        (None, r"train_dis\.csv: is missing \(run `mmlib data get clue`"),
-    ],
-)
-def test_a_bad_file_is_named(tmp_path, change, message):
-    path = clue.split_file("train", write_clue(tmp_path))
-    if change is None:
-        path.unlink()
-    else:
-        path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(DataError, match=message):
-        clue.load("train", tmp_path)
-
-
-@pytest.mark.parametrize(
     ("load", "message"),
     [
-        (lambda folder: clue.load("val", folder), r"no split 'val' \(choose from train, test\)"),
-        (lambda folder: cite.load_plus("val", folder), "no split 'val'"),
-        (lambda folder: cite.load_plus("test", folder), r"q2-8_test_.*csv: is missing .*CITE\+\+"),
+        (clue_row(*of_clue(1, 5, "a", "b", "200000")),
+         r"train_dis\.csv, line 3: Visible is '2', not 0\|1 \(run `mmlib data get clue`"),
+        (clue_row(*of_clue(1, 5, " ", "b")), "line 3: caption is ' '"),
+        (clue_row(*of_clue(1, "x", "a", "b")), "line 3: index is 'x'"),
+        (clue_row(*SOUND[:-1]), "line 3: 14 fields instead of 15"),
+        (clue_row(*SOUND[:3], "ftp:b", *SOUND[4:]), "line 3: url is 'ftp:b'"),
+        (clue_row(), "line 3: 0 fields"),
+        (cite_row(*of_cite(1, "a.jpg", "Eat.", ["Yes", *NO[1:]])),
+         r"data\.csv, line 3: q2_resp is 'Yes'.*mmlib data get cite"),
+        (cite_row(*of_cite(1, " ", "Eat.")), "line 3: qimg is ' '"),
+        (cite_row(*of_cite(1, "a.jpg", "")), "line 3: stim_txt is ''"),
+        (clue_with(lambda text: text.replace(b"dog", b"d\xffg")), "line 2: bytes that are not"),
+        (clue_with(lambda text: text + LONG), "line 6: cannot be read: field larger"),
+        (clue_with(lambda text: b'"' + b"x" * 200_000), "line 1: cannot be read: field larger"),
+        (clue_with(lambda text: text.replace(b"Story", b"Tale")), "line 1: the columns are"),
+        (clue_with(lambda text: text.splitlines()[0]), "has no rows"),
+        (clue_with(None), r"train_dis\.csv: is missing \(run `mmlib data get clue`"),
+        (lambda f: clue.load("val", f), r"no split 'val' \(choose from train, test\)"),
+        (lambda f: cite.load_plus("val", f), "no split 'val'"),
+        (lambda f: cite.load_plus("test", f), r"q2-8_test_.*csv: is missing .*CITE\+\+"),
         (lambda f: cite.load_plus("train", write_plus(f, BAD_PLUS)), r"line 3: q8_.*CITE\+\+ from"),
         (lambda f: cite.load_with_images("train", write_plus(f)), "3 of 3 images.*RecipeQA"),
         (lambda f: clue.load_with_images("train", write_clue(f)), r"img2idxmap\.json: is missing"),
+        (clue_map("{}"), r"3 of 3 images missing.*img2idxmap\.json"),
+        (clue_map("{"), r"img2idxmap\.json: not JSON.*mmlib data get clue"),
+        (clue_map('{"a": "b"}'), r"img2idxmap\.json: is not a map"),
+        (clue_map("[1]"), r"img2idxmap\.json: not a JSON object"),
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_named(tmp_path, load, message):
+def test_what_is_damaged_or_missing_is_named(tmp_path, load, message):
     with pytest.raises(DataError, match=message):
         load(tmp_path)
 
@@ -237,27 +237,10 @@ def test_pairs_without_an_image_are_left_out_and_counted(pictures):
     assert pairs.labels.tolist() == clue.load("train", pictures).labels[[0, 2]].tolist()
     reds = [pairs.open_image(i).getpixel((5, 5))[0] for i in (0, 1)]
     assert reds == pytest.approx([200, 50], abs=5)
-    assert (missing.images, missing.pairs, missing.pairs_lost) == (3, 4, 2)
-    assert (missing.absent, missing.unreadable[0][0]) == ((), URL.format("b"))
-    assert "1.jpg: cannot be decoded" in missing.unreadable[0][1]
-    assert "0 of 3 images missing, 1 unreadable: 2 of 4 pairs left out" in str(missing)
+    assert missing == "0 of 3 images missing, 1 unreadable: 2 of 4 pairs left out"
     pairs, missing = clue.load_with_images("test", pictures)  # d: no file; e, f: not in the map
-    assert (pairs.texts, missing.pairs_lost) == (("a known sea",), 3)
-    assert missing.absent == tuple(URL.format(name) for name in "def")
-    for path in (pictures / "images").glob("*.*"):
-        if path.is_file():
-            path.unlink()
-    with pytest.raises(DataError, match=r"3 of 3 images missing.*img2idxmap\.json"):
-        clue.load_with_images("train", pictures)
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"), [("{", "is not JSON"), ('{"a": "b"}', "is not a map"), ("[1]", "is not a m")]
-)
-def test_a_damaged_map_of_images_is_named(pictures, text, fault):
-    (pictures / "img2idxmap.json").write_text(text)
-    with pytest.raises(DataError, match=rf"img2idxmap\.json: {fault}"):
-        clue.load_with_images("train", pictures)
+    assert pairs.texts == ("a known sea",)
+    assert missing == "3 of 4 images missing, 0 unreadable: 3 of 4 pairs left out"
 
 
 @pytest.mark.parametrize(
@@ -272,10 +255,10 @@ def test_images_of_cite_are_found_by_name(tmp_path, place):
     assert pairs.texts == ("Heat, then wait.", "Boil.", "Pour.")
     assert pairs.image_of.tolist() == [0, 1, 1]
     assert pairs.open_image(1).size == (40, 30)
-    assert (missing.absent, missing.pairs_lost) == (("pie_2_0.jpg",), 1)
+    assert missing == "1 of 3 images missing, 0 unreadable: 1 of 4 pairs left out"
     pairs, missing = cite.load_with_images("all", folder)
     assert pairs.texts == ("Heat the oven.",)
-    assert (missing.pairs, missing.images) == (7, 7)
+    assert missing == "6 of 7 images missing, 0 unreadable: 6 of 7 pairs left out"
 
 
 # --- Splits --------------------------------------------------------------------------------------
@@ -312,15 +295,11 @@ def test_a_hold_out_shares_no_image_and_takes_the_share():
     assert hold_out(pairs, 0.1, seed=4)[1].texts != val.texts
     assert 0.07 * 100 > 7  # a little more than seven
     assert len(grouped_rows(np.arange(100), 0.07, 0)[1]) == 7
-
-
-@pytest.mark.parametrize(
-    ("groups", "share", "message"),
-    [([1, 1, 1], 0.5, "1 groups are too few"), ([1, 2, 3], 0, "share of 0"), ([1, 2], 1, "of 1")],
-)
-def test_a_share_that_leaves_a_side_empty_is_refused(groups, share, message):
-    with pytest.raises(ValueError, match=message):
-        grouped_rows(np.array(groups), share, 0)
+    for groups, share, message in (
+        ([1, 1, 1], 0.5, "1 groups are too few"), ([1, 2, 3], 0, "share of 0"), ([1, 2], 1, "of 1")
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            grouped_rows(np.array(groups), share, 0)
 
 
 def test_clean_rows_and_leaks(tmp_path):
@@ -333,49 +312,3 @@ def test_clean_rows_and_leaks(tmp_path):
     assert list(result["leaks"]) == [6, 4, 1, 3, 1, 1, 0, 1, 0, 2, 2, 1]
     assert result["words"]["longest"] == 6  # a " dog " , running
     assert result["words"][["test tokens", "unknown test tokens"]].tolist() == [12, 5]
-
-
-# --- The real files ------------------------------------------------------------------------------
-
-RATES = {
-    "train": [67.36, 6.61, 15.68, 24.26, 39.09, 8.68],
-    "test": [66.34, 6.22, 15.61, 24.74, 38.49, 9.52],
-    "all": [67.15, 6.54, 15.66, 24.36, 38.97, 8.85],
-}
-WORDS = {
-    "vocabulary": 5612, "types": 5611, "types lower-cased": 5611,
-    "types without the empty token": 5610, "tokens": 54936, "empty tokens": 1688,
-    "types that occur once": 2710, "longest": 42, "texts over 40 tokens": 1,
-    "texts over 20 tokens": 171, "unknown test tokens": 606, "test tokens": 13539,
-    "test texts with unknown tokens": 409,
-}  # fmt: skip
-LEAKS = {
-    "images": 5348, "test rows": 1512, "image in train": 610, "human rows": 881,
-    "human rows, image in train": 0, "machine rows": 631, "machine rows, image in train": 610,
-    "caption in train": 202, "image and caption in train": 38, "image or caption in train": 633,
-    "clean rows": 881, "clean rows, caption not in train": 863,
-}  # fmt: skip
-
-
-@pytest.mark.real
-def test_the_real_clue_is_the_papers(real_data):
-    real = clue.report(real_data / "clue")
-    for split, printed in RATES.items():
-        assert real["rates"].loc[split].round(2).tolist() == printed
-    table = paper_values("coherence", "table2")["percent_positive"]
-    assert real["rates"].loc["train"].round(1).to_dict() == table.to_dict()
-    words = real["words"].to_dict()
-    assert round(words.pop("mean length"), 2) == 9.08
-    assert round(words.pop("deviation of lengths"), 2) == 4.49
-    assert words == WORDS
-    assert real["leaks"].to_dict() == LEAKS
-
-
-@pytest.mark.real
-def test_the_real_cite_is_the_papers(real_data):
-    pairs = cite.load(real_data / "cite", duplicates=True)
-    rates = pairs.labels.mean(axis=0).round(3)
-    assert rates.tolist() == [0.830, 0.058, 0.211, 0.131, 0.056, 0.492, 0.201]
-    assert cite.repeats(real_data / "cite").to_dict() == {
-        "distinct pairs": 1553, "rows of pairs that repeat": 919, "recipes": 260,
-    }  # fmt: skip

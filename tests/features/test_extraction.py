@@ -1,8 +1,8 @@
 """The extraction on generated pictures: resumed, changed and damaged runs."""
 
 import errno
-import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,26 +53,33 @@ def files(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
 
 
-def run(pictures, folder, regions="grid", backbone="densenet169", **settings):
+def run(pictures, folder, regions="grid", backbone="densenet169", labels=None, **settings):
     settings = {"weights": "random", "batch": 3, **settings}
-    labels = None if backbone == "hf:flat" else folder / "labels.npy"
-    return extract(Extraction(pictures, folder / "f.npy", **settings), backbone, regions, labels)
+    scores = folder / "labels.npy" if labels or backbone != "hf:flat" else None
+    return extract(Extraction(pictures, folder / "f.npy", **settings), backbone, regions, scores)
 
 
 def break_off(pictures, folder, monkeypatch, batches, **settings):
     """Run and stop as a kill would: while the next batch is written."""
-    append, left = extraction._append, [2 * batches + 1]  # one array of the next batch is written
+    write, left = extraction.write_tensors, [batches]
 
     def breaking(*args):
         if not left[0]:
             raise KeyboardInterrupt
         left[0] -= 1
-        return append(*args)
+        return write(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(extraction, "_append", breaking)
+        patch.setattr(extraction, "write_tensors", breaking)
         with pytest.raises(KeyboardInterrupt):
             run(pictures, folder, **settings)
+
+
+@pytest.fixture
+def whole(tmp_path, pictures):
+    """The files of a run that nothing stopped."""
+    run(pictures, tmp_path / "whole")
+    return files(tmp_path / "whole")
 
 
 def test_extract_writes_what_the_reader_reads(tmp_path, pictures):
@@ -99,26 +106,23 @@ def test_extract_writes_what_the_reader_reads(tmp_path, pictures):
 
 
 @pytest.mark.parametrize("batches", [0, 1, 3])
-@pytest.mark.parametrize("settings", [{}, {"regions": "global"}, {"skip_bad": True}])
+@pytest.mark.parametrize("settings", [{}, {"regions": "global"}, {"skip_bad": True, "batch": 2}])
 def test_resumed_run_ends_with_the_same_bytes(tmp_path, pictures, monkeypatch, batches, settings):
     if settings.get("skip_bad"):
-        pictures[1][1].write_bytes(b"no picture")
+        for i in (2, 3):  # a whole batch
+            pictures[i][1].write_bytes(b"no picture")
     run(pictures, tmp_path / "whole", **settings)
     broken = tmp_path / "broken"
     break_off(pictures, broken, monkeypatch, batches, **settings)
     assert files(broken) == {}
-    if batches:
-        state = json.loads((broken / ".f.partial/progress.json").read_text())
-        assert state["done"] == 3 * batches
     run(pictures, broken, **settings)
     assert files(broken) == files(tmp_path / "whole")
     assert not (broken / ".f.partial").exists()
 
 
 def test_a_run_stopped_while_it_names_its_files_ends_with_the_same_bytes(
-    tmp_path, pictures, monkeypatch
+    tmp_path, pictures, monkeypatch, whole
 ):
-    run(pictures, tmp_path / "whole")
     replace = os.replace
 
     def breaking(source, target):
@@ -133,38 +137,34 @@ def test_a_run_stopped_while_it_names_its_files_ends_with_the_same_bytes(
     assert "labels.npy" in files(tmp_path / "out")
     assert "f.npy" not in files(tmp_path / "out")  # its name means done
     run(pictures, tmp_path / "out")
-    assert files(tmp_path / "out") == files(tmp_path / "whole")
+    assert files(tmp_path / "out") == whole
 
 
-NOTES = ("", "{", "[]", "{}", '{"done": "3", "settings": {}, "files": "", "arrays": {}, "bad": []}')
-
-
-def test_a_damaged_unfinished_run_is_named_and_can_be_deleted(tmp_path, pictures, monkeypatch):
+def test_a_batch_that_was_cut_is_made_anew(tmp_path, pictures, monkeypatch, whole):
     out = tmp_path / "out"
-    break_off(pictures, out, monkeypatch, 1)
-    state, array = out / ".f.partial/progress.json", out / ".f.partial/features.npy"
-    whole, values = state.read_text(), array.read_bytes()
-    for text in NOTES:
-        state.write_text(text)
-        with pytest.raises(DataError, match=r"\.f\.partial: (damaged; delete it|an unfinished)"):
-            run(pictures, out)
-    state.write_text(whole)
-    for cut in (b"", values[: json.loads(whole)["arrays"]["features"]["size"] - 1]):
-        array.write_bytes(cut)
-        with pytest.raises(DataError, match=r"\.f\.partial: damaged; delete it to begin anew"):
-            run(pictures, out)
-    state.unlink()
+    break_off(pictures, out, monkeypatch, 2)
+    batch = out / ".f.partial/3.safetensors"
+    content = batch.read_bytes()
+    for cut in (b"", content[:20], content[:-1]):
+        batch.write_bytes(cut)
+        break_off(pictures, out, monkeypatch, 1)
     run(pictures, out)
-    run(pictures, tmp_path / "whole")
-    assert files(out) == files(tmp_path / "whole")
+    assert files(out) == whole
+
+
+def test_damaged_settings_of_an_unfinished_run_are_named(tmp_path, pictures, monkeypatch):
+    break_off(pictures, tmp_path / "out", monkeypatch, 1)
+    for text in ("", "{", "[]", "{}"):
+        (tmp_path / "out/.f.partial/settings.json").write_text(text)
+        with pytest.raises(DataError, match=r"\.f\.partial(/settings\.json: not|: an unfinished)"):
+            run(pictures, tmp_path / "out")
 
 
 def test_resume_does_not_compute_again(tmp_path, pictures, monkeypatch):
     break_off(pictures, tmp_path / "out", monkeypatch, 2)
-    observed = []
-    picture = backbones.open_picture
+    observed, picture = [], extraction.open_picture
     monkeypatch.setattr(
-        backbones, "open_picture", lambda path: observed.append(path.name) or picture(path)
+        extraction, "open_picture", lambda path: observed.append(path.name) or picture(path)
     )
     run(pictures, tmp_path / "out")
     assert sorted(observed) == [f"{i:02}.jpg" for i in range(6, 11)]
@@ -223,17 +223,20 @@ def test_photographs_replaced_by_others_of_equal_size_and_time_are_seen(
         run(pictures, tmp_path / "out")
 
 
-def test_a_full_disk_names_the_file_and_the_run_goes_on(tmp_path, pictures, monkeypatch):
-    def full(file):
+def test_a_full_disk_names_the_file_and_the_run_goes_on(tmp_path, pictures, monkeypatch, whole):
+    def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match=r"No space left.*f\.partial/features\.npy"):
-            run(pictures, tmp_path / "out")
+    for target, file in (
+        ((Path, "write_bytes"), "0.safetensors"),
+        ((extraction, "_join"), "labels"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(*target, full)
+            with pytest.raises(OSError, match=f"No space left.*{file}"):
+                run(pictures, tmp_path / "out")
     run(pictures, tmp_path / "out")
-    run(pictures, tmp_path / "whole")
-    assert files(tmp_path / "out") == files(tmp_path / "whole")
+    assert files(tmp_path / "out") == whole
 
 
 @pytest.mark.parametrize(
@@ -246,16 +249,16 @@ def test_a_full_disk_names_the_file_and_the_run_goes_on(tmp_path, pictures, monk
         (["none.jpg"], {"skip_bad": True}, "none of 1 images can be read"),
         (["00.jpg"], {"backbone": "hf:huge"}, r"00\.jpg: its features do not fit float16"),
         (["00.jpg"], {"backbone": "hf:flat"}, "one vector an image"),
+        (
+            ["00.jpg"],
+            {"backbone": "hf:flat", "regions": "global", "labels": True},
+            "has no classes",
+        ),
     ],
 )
 def test_what_is_refused(tmp_path, pictures, images, how, message):
     folder = pictures[0][1].parent
     with pytest.raises(DataError, match=message):
         run([(name, folder / name) for name in images], tmp_path / "out", **how)
-
-
-def test_labels_of_a_network_without_classes_are_refused(tmp_path, pictures):
-    flat = Extraction(pictures, tmp_path / "f.npy", weights="random")
-    with pytest.raises(DataError, match="hf:flat has no classes"):
-        extract(flat, "hf:flat", "global", tmp_path / "labels.npy")
-    assert not (tmp_path / ".f.partial").exists()  # before the work
+    if "flat" in str(how):
+        assert not (tmp_path / "out").exists()  # before the work

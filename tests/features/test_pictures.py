@@ -9,8 +9,8 @@ from PIL import Image, ImageChops
 
 import mmlib
 from mmlib.core.errors import DataError
-from mmlib.data.pair_pictures import unreadable
-from mmlib.features import backbones, regions
+from mmlib.data.pairs import unreadable
+from mmlib.features import extraction, regions
 from mmlib.features.store import open_rgb
 from mmlib.suite import encoders
 
@@ -95,8 +95,8 @@ def test_numbers_without_a_known_range_are_refused(tmp_path):
 def test_features_and_scores_see_the_upright_picture(tmp_path):
     upright = save(UPRIGHT, tmp_path / "a.png")
     phone = save(UPRIGHT.transpose(FLIPS[4]), tmp_path / "b.png", 6)
-    assert regions._picture("a", upright).equal(regions._picture("b", phone))
-    assert ImageChops.difference(*map(backbones.open_picture, (upright, phone))).getbbox() is None
+    assert regions.open_pixels("a", upright).equal(regions.open_pixels("b", phone))
+    assert ImageChops.difference(*map(extraction.open_picture, (upright, phone))).getbbox() is None
     seen = encoders.of_pictures(
         [encoders.Row(upright, "a"), encoders.Row(phone, "b")],
         lambda few: np.stack([*map(np.asarray, few)]),
@@ -111,4 +111,4 @@ def test_no_picture_is_opened_past_the_helper():
         for match in re.finditer(r"Image\.open\((.*\n){1,4}", text):
             assert re.search(r"\brgb\(", match[0]), f"{path}: {match[0]}"
             opening.append(path.name)
-    assert sorted(opening) == ["encoders.py", "pair_pictures.py", "store.py"]
+    assert sorted(opening) == ["encoders.py", "pairs.py", "store.py"]

@@ -9,7 +9,7 @@ from test_flickr8k import NAMES, edit_line, make
 from test_precomputed import write_scan
 
 from mmlib.core.errors import DataError
-from mmlib.data import cite, clue, flickr8k, pair_pictures, sick
+from mmlib.data import cite, clue, flickr8k, pairs, sick
 from mmlib.features.store import UNREADABLE, open_rgb
 from mmlib.suite import check as checks
 from mmlib.suite.check import check
@@ -172,7 +172,7 @@ def test_the_quick_decoding_finds_what_the_full_one_finds(tmp_path, cut):
         full = None
     except DataError as error:
         full = error
-    assert bool(pair_pictures.unreadable({"a": path})) == bool(full)
+    assert bool(pairs.unreadable({"a": path})) == bool(full)
     assert full or cut <= 2  # a JPEG may lack its end marker, not its data
     assert OSError in UNREADABLE
 

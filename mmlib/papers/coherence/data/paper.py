@@ -10,7 +10,7 @@ from mmlib.core.errors import DataError
 from mmlib.core.paths import data_dir
 from mmlib.core.related import RelatedPairs, grouped_rows, hold_out
 from mmlib.data import cite, clue
-from mmlib.data.pair_figures import image_names
+from mmlib.data.pairs import image_names
 from mmlib.papers.coherence.data.pairs import Pairs
 
 

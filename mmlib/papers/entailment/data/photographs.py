@@ -19,8 +19,8 @@ from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.core.source import source_hash
 from mmlib.data import flickr8k, judgments, precomputed, sick, snli_ve
-from mmlib.data.caption_pairs import caption_pairs
 from mmlib.data.overlap import Weights
+from mmlib.data.samples import caption_pairs
 from mmlib.features.encoders import region_scale, standardised
 from mmlib.features.words import TokenStates, Words
 from mmlib.papers.entailment.data.arrays import SPLITS, People, Split, flat
@@ -61,12 +61,15 @@ def load_flickr8k(budget: Budget, seed: int) -> Study:
     text = sick.text_text(("TRAIN",), leave_out=("val", "test"), origins=origins)
     samples = {"train": joined([text, triples_of("train")]), "dev": _only_mme(triples_of("val"))}
     counts = {}
-    for name, side in zip(("calibration", "crowd"), judgments.parts(judged), strict=True):
-        few = NEGATIVES if name == "crowd" else NEGATIVES // 4
-        chosen, counts[name] = judgments.sampled(side, few, seed)
-        samples[name] = side.take(chosen).samples(row_of)
+    crowd = judged[~judged["calibration"]]
+    for name, side, most in (
+        ("calibration", judged[judged["calibration"]], NEGATIVES // 4),
+        ("crowd", crowd, NEGATIVES),
+    ):
+        chosen, counts[name] = judgments.sampled(side, most, seed)
+        samples[name] = judgments.samples(chosen, row_of)
     samples["SICK triples"] = _only_mme(triples_of("test"))
-    premises = {judgments.merged(premise): premise for premise in judged.premise}
+    premises = {judgments.merged(premise): premise for premise in judged["premise"]}
     study = study_of(collections, budget, seed, samples, counts, premises)
     judgments.assert_untouched(study.arrays.train.samples, judged, names)
 
@@ -75,15 +78,14 @@ def load_flickr8k(budget: Budget, seed: int) -> Study:
     texts, image_of = flat(test.captions, np.arange(len(test.ids)))
     number = {(int(i), text): c for c, (i, text) in enumerate(zip(image_of, texts, strict=True))}
     rejected = np.full(len(image), np.nan)
-    for i in np.flatnonzero(~judged.cross):
-        rejected[image[judged.image[i]]] = 100.0 * (judged.no[i] > judged.yes[i])
-    rows = judgments.decided(judged)
-    rows = rows[~judged.calibration[rows]]  # the judge's threshold has seen the others
+    for pair in judged[~judged["cross"]].itertuples():
+        rejected[image[pair.image]] = 100.0 * (pair.no > pair.yes)
+    decided = judgments.decided(crowd)  # the judge's threshold has seen the others
     pairs = [
-        (image[judged.image[i]], number[image[judged.origin[i]], judged.hypothesis[i]])
-        for i in rows
+        (image[pair.image], number[image[pair.caption_image], pair.hypothesis])
+        for pair in decided.itertuples()
     ]
-    people = People(np.array(pairs), judged.label[rows], rejected)
+    people = People(np.array(pairs), decided["label"].to_numpy(), rejected)
     return replace(study, arrays=replace(study.arrays, people=people))
 
 

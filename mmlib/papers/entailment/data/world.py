@@ -13,8 +13,8 @@ from mmlib import world
 from mmlib.core.entailment_pairs import Kind, Samples, joined
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import PACKAGE
-from mmlib.data.caption_pairs import caption_pairs
 from mmlib.data.overlap import Weights
+from mmlib.data.samples import caption_pairs
 from mmlib.features.encoders import region_scale, standardised
 from mmlib.features.words import Words
 from mmlib.papers.entailment.data import study

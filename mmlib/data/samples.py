@@ -1,15 +1,45 @@
-"""Pairs of an image and a caption that need no annotation: positives and negatives."""
+"""Pairs of an image and a sentence as samples; positives and negatives that need no annotation."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from mmlib.core.entailment_pairs import Samples, joined
+from mmlib.core.entailment_pairs import Kind, Samples, joined
 from mmlib.core.records import normalised
-from mmlib.data.judgments import image_samples, merged
 from mmlib.data.overlap import Weights, overlap_score
 
 HARD_OF = 50  # a hard negative is the caption of highest overlap among so many
+
+
+def merged(captions: Sequence[str]) -> str:
+    """The captions of an image as one premise text."""
+    return " ".join(captions)
+
+
+def image_samples(
+    premise: Iterable[str],
+    hypothesis: Sequence[str],
+    names: Sequence[str],
+    row_of: Mapping[str, int],
+    label: np.ndarray,
+    source: Sequence[str],
+) -> tuple[Samples, Samples]:
+    """The same pairs as "ve" samples, which have no text as premise, and as "mme" samples.
+
+    names: the image of each pair, which is its group. row_of: name -> row of the image table.
+    label: bool or 0 and 1. Raises ValueError for an image without a row.
+    """
+    if lacking := [name for name in names if name not in row_of]:
+        raise ValueError(f"the image table has no row for {lacking[0]}")
+    rows = np.array([row_of[name] for name in names], dtype=np.int64)
+
+    def of_kind(kind: Kind, texts: Iterable[str]) -> Samples:
+        kinds, labels = (kind,) * len(names), np.asarray(label, dtype=np.int64)
+        return Samples(
+            tuple(texts), tuple(hypothesis), rows, labels, kinds, tuple(source), tuple(names)
+        )
+
+    return of_kind("ve", [""] * len(names)), of_kind("mme", premise)
 
 
 def caption_pairs(
@@ -24,7 +54,7 @@ def caption_pairs(
     Raises ValueError for an image whose captions include those of all other images.
     """
     rng, weights = np.random.default_rng([seed, 21]), Weights(captions[i] for i in rows)
-    pairs: list[tuple[str, str, int, int, str]] = []
+    pairs: list[tuple[str, str, str, int, str]] = []
     captions_of = {}
     all_texts = {normalised(text) for i in rows for text in captions[i]}
     for i in rows:
@@ -47,10 +77,10 @@ def caption_pairs(
             (texts, hard, 0, "hard caption"),
         ):
             captions_of[merged(premise)] = premise
-            pairs.append((merged(premise), hypothesis, int(i), label, source))
+            pairs.append((merged(premise), hypothesis, str(i), label, source))
     premises, hypotheses, images, labels, sources = zip(*pairs, strict=True)
-    groups = tuple(map(str, images))
+    row_of = {str(i): int(i) for i in rows}
     image_only, with_text = image_samples(
-        premises, hypotheses, np.array(images), np.array(labels), sources, groups
+        premises, hypotheses, images, row_of, np.array(labels), sources
     )
     return joined([with_text, image_only]), captions_of
