@@ -61,12 +61,10 @@ def load_flickr8k(budget: Budget, seed: int) -> Study:
     text = sick.text_text(("TRAIN",), leave_out=("val", "test"), origins=origins)
     samples = {"train": joined([text, triples_of("train")]), "dev": _only_mme(triples_of("val"))}
     counts = {}
-    crowd = judged[~judged["calibration"]]
-    for name, side, most in (
-        ("calibration", judged[judged["calibration"]], NEGATIVES // 4),
-        ("crowd", crowd, NEGATIVES),
-    ):
-        chosen, counts[name] = judgments.sampled(side, most, seed)
+    sides = {"calibration": judged[judged["calibration"]], "crowd": judged[~judged["calibration"]]}
+    for name, side in sides.items():
+        few = NEGATIVES if name == "crowd" else NEGATIVES // 4
+        chosen, counts[name] = judgments.sampled(side, few, seed)
         samples[name] = judgments.samples(chosen, row_of)
     samples["SICK triples"] = _only_mme(triples_of("test"))
     premises = {judgments.merged(premise): premise for premise in judged["premise"]}
@@ -80,7 +78,7 @@ def load_flickr8k(budget: Budget, seed: int) -> Study:
     rejected = np.full(len(image), np.nan)
     for pair in judged[~judged["cross"]].itertuples():
         rejected[image[pair.image]] = 100.0 * (pair.no > pair.yes)
-    decided = judgments.decided(crowd)  # the judge's threshold has seen the others
+    decided = judgments.decided(sides["crowd"])  # the judge's threshold has seen the others
     pairs = [
         (image[pair.image], number[image[pair.caption_image], pair.hypothesis])
         for pair in decided.itertuples()
