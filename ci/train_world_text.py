@@ -38,7 +38,7 @@ from mmlib.core.fit import seed_everything
 from mmlib.core.paths import write_atomic
 from mmlib.features.encoders import small_bert
 from mmlib.features.words import CLS, SEP, SPECIAL, UNKNOWN, Words, padded
-from mmlib.papers.entailment.data.study import metadata_of
+from mmlib.papers.entailment.data.arrays import metadata_of
 from mmlib.papers.entailment.data.world import RETRIEVERS
 from mmlib.papers.entailment.method.classifier import Head
 from mmlib.papers.entailment.run.systems import BUDGETS

@@ -31,8 +31,7 @@ from mmlib.features import backbones
 from mmlib.features.encoders import Shape
 from mmlib.features.text import tokenize
 from mmlib.features.words import Words, padded
-from mmlib.papers.entailment.data.arrays import Arrays, encode
-from mmlib.papers.entailment.data.study import metadata_of, read_retriever
+from mmlib.papers.entailment.data.arrays import Arrays, encode, metadata_of, read_retriever
 from mmlib.papers.entailment.method.calibration import ALL_INPUTS, Calibration, Scale, frozen
 from mmlib.papers.entailment.method.classifier import Classifier, Settings, classifier
 from mmlib.papers.entailment.method.metrics import best_threshold

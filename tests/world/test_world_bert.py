@@ -8,7 +8,7 @@ import pytest
 from mmlib import world
 from mmlib.features.bert import BertEncoder
 from mmlib.features.words import SPECIAL, TokenStates, Words
-from mmlib.papers.entailment.data.study import metadata_of
+from mmlib.papers.entailment.data.arrays import metadata_of
 from mmlib.papers.entailment.data.world import RETRIEVERS
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds

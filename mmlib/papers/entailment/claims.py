@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from mmlib.core.contrast import Effects, Recorded, Vocabulary, claims_of
-from mmlib.core.effects import Effect, crossed, crossed_known
+from mmlib.core.effects import crossed, crossed_known
 from mmlib.core.evidence import Evidence
 from mmlib.data.judgments import EVERY
 from mmlib.papers.entailment.method.metrics import ACCURACY, METRICS, shares
@@ -14,10 +14,8 @@ from mmlib.papers.entailment.run import systems
 from mmlib.papers.entailment.run.systems import FAMILIES, PAIRS, REFERENCE, name_of
 
 Seeds = Sequence[int]
-Change = tuple[str, str]  # a variant's use and pairs, of any family
 MISSING = "these systems are not on record"
 TOO_FEW = "people judged too few captions of an image for its first ten"
-REVISED = ("both", "miner")
 PRINTED_PAIRS, PRINTED_ENTAILED = 2000, 1006  # of the paper's test set (Table 1)
 
 # --- Figures of judges ---------------------------------------------------------------------------
@@ -48,31 +46,16 @@ def shares_of(
 
 def pair_shares(
     evidence: Evidence, dataset: str, system: str, metric: str, how: str = "margin",
-    seeds: Seeds | None = None, test: str = "",
+    seeds: Seeds | None = None, as_printed: bool = False,
 ) -> np.ndarray:  # fmt: skip
-    """What each test pair adds to a figure of a judge, (seeds, pairs).
+    """What each test pair adds to a figure of a judge, (seeds, pairs): its mean is the figure.
 
-    how: "margin", network and inputs; "alone", the network.
+    how: "margin", network and inputs; "alone", the network. as_printed: as of `shares_of`.
     """
-    test = test or main_test(evidence, dataset)
-    of = shares_of(evidence, dataset, metric, test)
-    return evidence.derived(metric, of, dataset, system, how, seeds, test)
-
-
-def as_in_paper(
-    evidence: Evidence, dataset: str, system: str, metric: str, seeds: Seeds | None = None
-) -> np.ndarray:
-    """`pair_shares` of a network alone where as many pairs are entailed as in the paper's test."""
-    test, name = main_test(evidence, dataset), f"{metric}, as many entailed as in the paper"
-    of = shares_of(evidence, dataset, metric, test, as_printed=True)
-    return evidence.derived(name, of, dataset, system, "alone", seeds, test)
-
-
-def judge_figure(
-    evidence: Evidence, dataset: str, system: str, metric: str, how: str = "margin", test: str = ""
-) -> np.ndarray:
-    """A figure of a judge, (seeds,)."""
-    return pair_shares(evidence, dataset, system, metric, how, test=test).mean(axis=1)
+    test = main_test(evidence, dataset)
+    of = shares_of(evidence, dataset, metric, test, as_printed)
+    name = metric + ", as many entailed as in the paper" * as_printed
+    return evidence.derived(name, of, dataset, system, how, seeds, test)
 
 
 def accuracy(evidence: Evidence, seeds: Seeds) -> Effects:
@@ -81,7 +64,7 @@ def accuracy(evidence: Evidence, seeds: Seeds) -> Effects:
     test = main_test(evidence, dataset)
     if not evidence.has(dataset, "Full", "alone", test):
         return MISSING
-    right = as_in_paper(evidence, dataset, "Full", ACCURACY, seeds)
+    right = pair_shares(evidence, dataset, "Full", ACCURACY, "alone", seeds, as_printed=True)
     commoner = 100.0 * PRINTED_ENTAILED / PRINTED_PAIRS
     return {"": crossed(right - commoner, evidence.clusters(dataset, test))}
 
@@ -116,41 +99,32 @@ def relevance(evidence: Evidence, dataset: str) -> tuple[str, str]:
     return ("mAP", "E@10") if by_logic else ("mAP, people", "P@1, people")
 
 
-def gain(
-    evidence: Evidence, seeds: Seeds, family: str, change: Change, metric: str, captions: str = "",
-    reference: str = REFERENCE,
-) -> np.ndarray | None:  # fmt: skip
-    """What a variant gains over another one, (seeds, test images); None where one is missing."""
+def gain(evidence: Evidence, seeds: Seeds, family: str, metric: str) -> np.ndarray | None:
+    """What the paper's revision gains over the reference, (seeds, test images); None if missing."""
     [dataset] = evidence.datasets
-    names = [name_of(family, *entry) + captions for entry in (change, (reference, ""))]
+    names = [name_of(family, "both", "miner"), name_of(family, REFERENCE)]
     if not all(evidence.has(dataset, name, metric) for name in names):
         return None
     revised, plain = (evidence.values(dataset, name, metric, seeds) for name in names)
     return revised - plain
 
 
-def over_images(evidence: Evidence, values: np.ndarray) -> Effect:
-    """Over seeds and those test images that have a value."""
-    [dataset] = evidence.datasets
-    return crossed_known(values, evidence.clusters(dataset, "test"))
-
-
 def weakest(evidence: Evidence, seeds: Seeds) -> Effects:
     """What the weakest retriever gains in mean R@K, less the mean gain of the others."""
     [dataset] = evidence.datasets
-    gains = {f: gain(evidence, seeds, f, REVISED, "RSUM") for f in FAMILIES}
-    recalls = {f: values / 6 for f, values in gains.items() if values is not None}
+    clusters = evidence.clusters(dataset, "test")
+    gains = {family: gain(evidence, seeds, family, "RSUM") for family in FAMILIES}
+    recalls = {family: values / 6 for family, values in gains.items() if values is not None}
     if len(recalls) < 2:
         return MISSING
     level = {f: evidence.values(dataset, name_of(f, REFERENCE), "RSUM", seeds) for f in recalls}
     low = min(level, key=lambda family: level[family].mean())
-    others = [values for family, values in level.items() if family != low]
-    if any(over_images(evidence, values - level[low]).low <= 0 for values in others):
+    others = [family for family in level if family != low]
+    if any(crossed_known(level[family] - level[low], clusters).low <= 0 for family in others):
         return "which retriever is the weakest is not clear"
-    mean = np.mean([values for f, values in recalls.items() if f != low], axis=0)
-    return {
-        f"{systems.PAPER_RETRIEVERS[low]}-like − others": over_images(evidence, recalls[low] - mean)
-    }
+    mean = np.mean([recalls[family] for family in others], axis=0)
+    name = f"{systems.PAPER_RETRIEVERS[low]}-like − others"
+    return {name: crossed_known(recalls[low] - mean, clusters)}
 
 
 def flattery(evidence: Evidence, seeds: Seeds) -> Effects:
@@ -158,19 +132,20 @@ def flattery(evidence: Evidence, seeds: Seeds) -> Effects:
     [dataset] = evidence.datasets
     if relevance(evidence, dataset)[1] != "E@10":
         return TOO_FEW
-    differences = []
+    metrics, differences = ("E@10, judge", "E@10"), []
     for family in FAMILIES:
-        by_judge = gain(evidence, seeds, family, REVISED, "E@10, judge")
-        by_logic = gain(evidence, seeds, family, REVISED, "E@10")
+        by_judge, by_logic = (gain(evidence, seeds, family, metric) for metric in metrics)
         if by_judge is None or by_logic is None:
             continue
-        reference, metrics = name_of(family, REFERENCE), ("E@10, judge", "E@10")
+        reference = name_of(family, REFERENCE)
         levels = [evidence.values(dataset, reference, metric, seeds) for metric in metrics]
         # The judge was asked about some images: gains and levels of the same ones.
         asked = np.isfinite(levels).all(axis=(0, 1))
         means = [level[:, asked].mean() for level in levels]
         differences.append(100 * by_judge / means[0] - 100 * by_logic / means[1])
-    return {"": over_images(evidence, np.mean(differences, axis=0))} if differences else MISSING
+    if not differences:
+        return MISSING
+    return {"": crossed_known(np.mean(differences, axis=0), evidence.clusters(dataset, "test"))}
 
 
 # --- Words of claims.yaml ------------------------------------------------------------------------
@@ -180,16 +155,6 @@ def of_judges(metric: str, how: str, evidence: Evidence, collection: str, system
     """A figure of a judge, which is of test pairs."""
     test = main_test(evidence, collection)
     return Recorded(system, how, test, shares_of(evidence, collection, metric, test))
-
-
-def mean_recall(evidence: Evidence, collection: str, system: str) -> Recorded:
-    """The mean of the six recalls that RSUM adds up."""
-    return Recorded(system, "RSUM", change=lambda rsum: rsum / 6)
-
-
-def order_of_true(evidence: Evidence, collection: str, system: str) -> Recorded:
-    """mAP by logic, or by people."""
-    return Recorded(system, relevance(evidence, collection)[0])
 
 
 def foreign_true(evidence: Evidence, collection: str, system: str) -> Recorded:
@@ -202,8 +167,12 @@ def foreign_true(evidence: Evidence, collection: str, system: str) -> Recorded:
 VOCABULARY = Vocabulary({
     **{metric: partial(of_judges, metric, "alone") for metric in METRICS},
     **{f"{metric}, with inputs": partial(of_judges, metric, "margin") for metric in METRICS},
-    "mean R@K": mean_recall,
-    "mAP by logic or people": order_of_true,
+    "mean R@K": lambda evidence, collection, system: Recorded(
+        system, "RSUM", change=lambda rsum: rsum / 6
+    ),
+    "mAP by logic or people": lambda evidence, collection, system: Recorded(
+        system, relevance(evidence, collection)[0]
+    ),
     "foreign captions that fit": foreign_true,
 })  # fmt: skip
 CLAIMS = claims_of(

@@ -12,13 +12,12 @@ from matplotlib.patches import Patch
 from PIL import Image
 
 from mmlib.core import plots
-from mmlib.core.effects import Effect, over_seeds
+from mmlib.core.effects import over_seeds
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_values, table
-from mmlib.papers.entailment.claims import as_in_paper, judge_figure, main_test, relevance
-from mmlib.papers.entailment.data.arrays import Split
+from mmlib.papers.entailment.claims import main_test, pair_shares, relevance
+from mmlib.papers.entailment.data.arrays import Split, Study
 from mmlib.papers.entailment.data.controlled import SHOWN, Collection
-from mmlib.papers.entailment.data.study import Study
 from mmlib.papers.entailment.method.classifier import mask_regions
 from mmlib.papers.entailment.method.metrics import METRICS, recalls
 from mmlib.papers.entailment.method.revision import effective_ratio
@@ -62,12 +61,6 @@ def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
     }  # fmt: skip
 
 
-def gain(evidence: Evidence, system: str, reference: str, metric: str) -> Effect:
-    """What a system gains over another one, over seeds and those test images that have a value."""
-    [name] = evidence.datasets
-    return Cells(evidence, name).effect({(system, metric): 1, (reference, metric): -1})
-
-
 def _judges(evidence: Evidence, dataset: str) -> pd.DataFrame:
     test, paper = main_test(evidence, dataset), paper_values(PAPER, "table3")["F0.5"]
     names = [r["system"] for r in systems.BASELINES]
@@ -79,7 +72,7 @@ def _judges(evidence: Evidence, dataset: str) -> pd.DataFrame:
         how, metric = column
         if how == "paper":
             return float(paper[PRINTED[name]]) if name in PRINTED else None
-        return float(judge_figure(evidence, dataset, name, metric, how, test).mean())
+        return float(pair_shares(evidence, dataset, name, metric, how).mean(axis=1).mean())
 
     rows = Cells(evidence, dataset, test).named(names, "margin")
     return table(rows, columns | {("paper", "F0.5"): ("paper", "F0.5")}, cell, None, 1)
@@ -109,11 +102,9 @@ def table3(evidence: Evidence, dataset: str) -> pd.DataFrame:
         metric, of = column
         if of == "paper":
             return str(printed.loc[row, metric])
-        if of == "ours":
-            means = judge_figure(evidence, dataset, ours_of[row], metric, "alone")
-        else:
-            means = as_in_paper(evidence, dataset, ours_of[row], metric).mean(axis=1)
-        return mean_and_deviation(means)
+        half = of == "half entailed"
+        each = pair_shares(evidence, dataset, ours_of[row], metric, "alone", as_printed=half)
+        return mean_and_deviation(each.mean(axis=1))
 
     kinds = ("paper", "ours", "half entailed")
     return table(printed.index, [(m, of) for m in printed.columns for of in kinds], cell)
@@ -192,36 +183,34 @@ def figures(evidence: Evidence) -> dict[str, Figure]:
     }  # fmt: skip
 
 
-Rows = Mapping[str, tuple[str, str]]  # a row -> a system, and what it is held against
-
-
 def gains(
-    evidence: Evidence, series: Mapping[str, Rows], metrics: Sequence[str],
-    live: Mapping[str, Mapping[str, float]] = {}, numbers: str = "",
+    evidence: Evidence, series: Mapping[str, Mapping[str, tuple[str, str]]],
+    metrics: Sequence[str], live: Mapping[str, Mapping[str, float]] = {}, numbers: str = "",
 ) -> Figure:  # fmt: skip
     """Gains with their 95 % intervals, a panel a metric; what was not recorded is left out.
 
-    series: label -> rows. live: system -> metric -> gain of a training of this run, a diamond.
-    numbers: see `plots.spans`.
+    series: label -> row -> a system, and what it is held against. live: system -> metric -> gain of
+    a training of this run, a diamond. numbers: see `plots.spans`.
     """
     [dataset] = evidence.datasets
     cells, live = Cells(evidence, dataset), evidence.comparable(live)
-    names = list(dict.fromkeys(
-        name for rows in series.values() for name, pair in rows.items()
-        if cells.has(*((entry, metrics[-1]) for entry in pair))
-    ))  # fmt: skip
+
+    def recorded(rows: Mapping[str, tuple[str, str]], metric: str) -> dict[str, tuple[str, str]]:
+        return {n: p for n, p in rows.items() if cells.has(*((system, metric) for system in p))}
+
+    names = list(dict.fromkeys(n for rows in series.values() for n in recorded(rows, metrics[-1])))
     size = (max(8, 3.7 * len(metrics)), 1.2 + 0.2 * len(names) * (1 + 0.4 * len(series)))
     figure, axes = plt.subplots(1, len(metrics), figsize=size, sharey=True, squeeze=False)
     for axis, metric in zip(axes[0], metrics, strict=True):
         plots.chance_line(axis, 0, "golden pairs only", upright=True)
-        found = {
+        spans = {
             label: {
-                names.index(name): plots.span(gain(evidence, *pair, metric))
-                for name, pair in rows.items() if cells.has(*((entry, metric) for entry in pair))
+                names.index(name): plots.span(cells.effect({(a, metric): 1, (b, metric): -1}))
+                for name, (a, b) in recorded(rows, metric).items()
             }
             for label, rows in series.items()
-        }  # fmt: skip
-        plots.spans(axis, {k: v for k, v in found.items() if v}, shift=0.22, numbers=numbers)
+        }
+        plots.spans(axis, {k: v for k, v in spans.items() if v}, shift=0.22, numbers=numbers)
         for name, (system, _) in ((n, p) for rows in series.values() for n, p in rows.items()):
             if metric in live.get(system, {}):
                 diamond = {"color": "black", "mfc": "none", "ms": 8, "label": "this run"}
@@ -233,6 +222,10 @@ def gains(
     return figure
 
 
+def _over_golden(family: str, use: str, pairs: str = "") -> tuple[str, str]:
+    return name_of(family, use, pairs), name_of(family, REFERENCE)
+
+
 def ladder(
     evidence: Evidence, dataset: str, live: Mapping[str, Mapping[str, float]] = {}
 ) -> Figure:
@@ -242,13 +235,11 @@ def ladder(
     """
     series = {
         title: {
-            use + (f" ({pairs})" if pairs else ""): (
-                name_of(family, use, pairs), name_of(family, REFERENCE)
-            )
-            for use, pairs in LADDER
+            name_of(family, *change).partition(", ")[2]: _over_golden(family, *change)
+            for change in LADDER
         }
         for family, title in FAMILIES.items()
-    }  # fmt: skip
+    }
     return gains(evidence, series, (*relevance(evidence, dataset), "RSUM"), live)
 
 
@@ -258,10 +249,7 @@ def between(evidence: Evidence, dataset: str, metrics: Sequence[str] = ()) -> Fi
     All pairs are used both ways. metrics: the measures, without: all that count every true text.
     """
     series = {
-        label: {
-            title: (name_of(family, *change), name_of(family, REFERENCE))
-            for family, title in FAMILIES.items()
-        }
+        label: {title: _over_golden(family, *change) for family, title in FAMILIES.items()}
         for label, change in SOURCES.items()
     }
     return gains(evidence, series, metrics or relevance(evidence, dataset), numbers="+.1f")
@@ -274,14 +262,17 @@ def dials(evidence: Evidence, dataset: str, metric: str = "mAP") -> Figure:
     them.
     """
     reference = name_of("dual", REFERENCE)
-    uses = {"excluded": ("exclusion", "all"), "used both ways": ("both", "all")}
-    true, mined = name_of("dual", "both", "all"), name_of("dual", "both", "miner")
+    excluded, true, mined = (
+        name_of("dual", *use) for use in (("exclusion", "all"), ("both", "all"), ("both", "miner"))
+    )
+    endings = {"general": ", general captions", "all": "", "rare": ", rare captions"}
     series = {
-        label: {captions: (name_of("dual", *use) + ending, reference + ending)
-                for captions, ending in (("general captions", ", general captions"),
-                    ("all captions", ""), ("rare captions", ", rare captions"))}
-        for label, use in uses.items()
-    }  # fmt: skip
+        label: {
+            f"{captions} captions": (name + ending, reference + ending)
+            for captions, ending in endings.items()
+        }
+        for label, name in {"excluded": excluded, "used both ways": true}.items()
+    }
     for name in (mined, f"{mined}{systems.FILLED}", *evidence.systems(dataset)):
         if name.startswith((mined, f"{true}, λ")):
             ending = name.removeprefix(true) if name.startswith(true) else ""

@@ -13,7 +13,7 @@ import tiny_entailment as tiny
 from mmlib.core.errors import DataError
 from mmlib.features import words
 from mmlib.papers.entailment.data import load_arrays, load_study, photographs, world
-from mmlib.papers.entailment.data.study import starts_of
+from mmlib.papers.entailment.data.arrays import starts_of
 from mmlib.papers.entailment.method.calibration import INPUTS
 from mmlib.papers.entailment.method.classifier import INDICATORS, Settings
 from mmlib.papers.entailment.run import judge, systems

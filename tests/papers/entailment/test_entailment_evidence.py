@@ -11,7 +11,7 @@ import pytest
 from mmlib.core.claims import assess, ledger
 from mmlib.core.evidence import Evidence
 from mmlib.core.tables import paper_tables, paper_values
-from mmlib.papers.entailment.claims import CLAIMS, judge_figure
+from mmlib.papers.entailment.claims import CLAIMS, pair_shares
 from mmlib.papers.entailment.run import jobs as grid
 from mmlib.papers.entailment.run import systems
 from mmlib.papers.entailment.run.systems import (
@@ -81,14 +81,14 @@ def test_variants_differ_from_the_reference_in_what_they_are_called():
 
 @pytest.mark.parametrize(("claim", "how"), [("J1", "margin"), ("J1b", "alone")])
 def test_the_judge_is_held_to_the_strongest_baseline(claim, how):
-    levels = {name: judge_figure(WORLD, "world", name, "average precision").mean()
+    levels = {name: pair_shares(WORLD, "world", name, "average precision").mean()
               for name in systems.RIVALS}  # fmt: skip
     rival = max(levels, key=levels.get)
     found = effects(WORLD, claim)
     assert set(found) == {f"{m}, over {rival}" for m in ("ROC area", "average precision")}
     for metric in ("ROC area", "average precision"):
-        ours = judge_figure(WORLD, "world", "Full", metric, how)
-        wanted = ours - judge_figure(WORLD, "world", rival, metric)
+        ours = pair_shares(WORLD, "world", "Full", metric, how).mean(axis=1)
+        wanted = ours - pair_shares(WORLD, "world", rival, metric).mean(axis=1)
         assert found[f"{metric}, over {rival}"].effect == pytest.approx(wanted.mean(), abs=1e-6)
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from mmlib.papers.entailment import show
-from mmlib.papers.entailment.claims import judge_figure
+from mmlib.papers.entailment.claims import pair_shares
 from mmlib.papers.entailment.data import controlled
 from mmlib.papers.entailment.run.systems import PAIRS, name_of
 
@@ -39,7 +39,7 @@ def test_tables_have_the_papers_figures_beside_ours():
     made = show.tables(WORLD)
     judges = made["judges"].rename(lambda name: name.removesuffix(" ↗"))
     assert judges.loc["Full", ("paper", "F0.5")] == 78.9
-    own = judge_figure(WORLD, "world", "Full", "average precision").mean()
+    own = pair_shares(WORLD, "world", "Full", "average precision").mean()
     assert judges.loc["Full", ("with inputs", "average precision")] == pytest.approx(own, abs=0.05)
     assert np.isnan(judges.loc["Word overlap", ("network alone", "ROC area")])
     assert "CLIP-like, both (all) ↗" in made["retrieval"].index  # its made-up curve rises

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from mmlib.papers.entailment.data import photographs, world
-from mmlib.papers.entailment.data.arrays import Arrays
-from mmlib.papers.entailment.data.study import Study
+from mmlib.papers.entailment.data.arrays import Arrays, Study
 from mmlib.papers.entailment.run.systems import BUDGETS, DATASETS
 
 LOADERS = {

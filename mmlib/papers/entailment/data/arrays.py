@@ -1,23 +1,31 @@
 """What the jobs of paper 02 read: images, captions, labelled pairs; and batches of pairs."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import Tensor, from_numpy
 
 from mmlib.core.entailment_pairs import Kind, Samples
 from mmlib.core.jobs import as_bytes
+from mmlib.features.encoders import Shape
 from mmlib.features.words import CLS, SEP, Reader, TokenStates, Words, padded
 from mmlib.papers.entailment.method.calibration import Frozen, Scale
 from mmlib.papers.entailment.method.classifier import INDICATORS, Batch, Settings
-from mmlib.papers.entailment.method.retrievers import MAX_WORDS
+from mmlib.papers.entailment.method.retrievers import MAX_WORDS, AlignFuse, build
+from mmlib.papers.entailment.run.systems import RetrieverTraining
 
 SPLITS = ("train", "val", "test")
+UNREAD = ("train", "dev")  # pairs whose INPUTS nobody reads
 RUN = 20  # batches whose samples are sorted by length together, so that little is padded
 
 
@@ -68,8 +76,8 @@ def flat(captions: Sequence[Sequence[str]], rows: np.ndarray) -> tuple[list[str]
 class Labelled:
     """Pairs with labels, and INPUTS of each.
 
-    samples; given (n, 9) scaled; weights (n,): how many pairs each stands for; about: the origin
-    of each hypothesis (`systems.ORIGINS`), where known. Clusters are the samples' groups.
+    given (n, 9) scaled; weights (n,): how many pairs each stands for; about: the origin of each
+    hypothesis (`systems.ORIGINS`), where known.
     """
 
     samples: Samples
@@ -79,11 +87,6 @@ class Labelled:
 
     def __len__(self) -> int:
         return len(self.samples)
-
-    @property
-    def clusters(self) -> np.ndarray:
-        """(n,) the number of each sample's group."""
-        return pd.factorize(np.array(self.samples.group, dtype=object))[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +168,7 @@ class Arrays:
     def clusters(self, split: str) -> np.ndarray:
         """Clusters of items: of a test's pairs its images, of "test" and "mined" each image."""
         if split in self.tests:
-            return self.tests[split].clusters
+            return pd.factorize(np.array(self.tests[split].samples.group, dtype=object))[0]
         return np.arange(len(self.splits["train" if split == "mined" else "test"]))
 
     def encoded(self, pairs: Labelled, settings: Settings) -> "Encoded":
@@ -194,6 +197,86 @@ def samples_of(
     labels, n = np.zeros(len(image), dtype=np.int64), len(image)
     groups = tuple(map(str, image))
     return Samples(premise, tuple(texts), image, labels, (kind,) * n, (source,) * n, groups)
+
+
+# --- What tiers build theirs with ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A tier's images and captions as people see them, and all of it as arrays.
+
+    captions: of each image of the image table. rows: split -> rows of the table; beside those of
+    `arrays.splits` the images of judges. open_image: row -> RGB picture.
+    """
+
+    arrays: Arrays
+    captions: tuple[tuple[str, ...], ...]
+    rows: Mapping[str, np.ndarray]
+    open_image: Callable[[int], Image.Image]
+
+
+def open_image(collections: Sequence[Any], ends: np.ndarray, row: int) -> Image.Image:
+    """The picture of a row of the table. ends: first row of each collection, and the last."""
+    number = int(np.searchsorted(ends, row, side="right")) - 1
+    return collections[number].open_image(row - int(ends[number]))
+
+
+def read_retriever(
+    weights: Mapping[str, Tensor], shape: Shape, space: int, images: np.ndarray, vocabulary: int
+) -> AlignFuse:
+    """An ALBEF-like retriever with trained weights. images: an image table."""
+    model = build("align", RetrieverTraining(shape, {}, {}, space), images, vocabulary)
+    model.load_state_dict(weights)
+    return model
+
+
+def starts_of(weights: Mapping[str, Tensor], text: Path | None = None) -> dict[str, Tensor]:
+    """Weights that judges start from, by their names there.
+
+    VE's are the retriever's (ALBEF's place); so are a single stream's word embeddings and its map
+    of regions. TE's own are a small BERT's, in the folder `text`, where there is one.
+    """
+    starts = {n: v for n, v in weights.items() if n.startswith(("image.", "words.", "cross."))}
+    moved = {"words.embeddings.word": "layers.embeddings.word", "image.project.": "project."}
+    for old, new in moved.items():
+        some = {n: v for n, v in weights.items() if n.startswith(old)}
+        starts |= {f"stream.{new}{n.removeprefix(old)}": v for n, v in some.items()}
+    if text:
+        bert, words = load_file(text / "model.safetensors"), "embeddings.word_embeddings.weight"
+        bert[words] = bert[words][: len(weights[f"words.{words}"])]  # all but its [MASK]
+        starts |= {f"text.{n}": v.float() for n, v in bert.items()}
+    return starts
+
+
+def sentences_of(samples: Iterable[Samples], merged: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """All sentences of samples; of a merged premise those that it was merged from."""
+    texts = [t for some in samples for t in (*some.hypothesis, *some.premise) if t]
+    return {sentence for text in texts for sentence in merged.get(text, (text,))}
+
+
+def arrays_of(
+    samples: Mapping[str, Samples], encoders: Frozen, counts: Mapping[str, np.ndarray] = {},
+    about: Mapping[str, tuple[str, ...]] = {}, **rest: Any,
+) -> Arrays:  # fmt: skip
+    """All of a tier: labelled pairs by name, and INPUTS, which training and dev do without.
+
+    counts: of some, how many pairs each stands for. about: of some, the origins. rest: as `Arrays`.
+    """
+    raw = {name: encoders.inputs(some) for name, some in samples.items() if name not in UNREAD}
+    scale, pairs = Scale.of(raw["calibration"]), {}
+    for name, some in samples.items():
+        given = scale(raw[name]) if name in raw else np.zeros((len(some), 0), np.float32)
+        counted = counts.get(name, np.ones(len(some)))
+        pairs[name] = Labelled(some, given, counted, about.get(name, ()))
+    learnt: dict[str, Any] = {name: pairs.pop(name) for name in (*UNREAD, "calibration")}
+    return Arrays(**learnt, tests=pairs, frozen=encoders, scale=scale, **rest)
+
+
+def metadata_of(path: Path) -> dict[str, str]:
+    """The notes in a file of weights."""
+    with safe_open(path, "pt") as file:
+        return dict(file.metadata() or {})
 
 
 # --- Batches -------------------------------------------------------------------------------------

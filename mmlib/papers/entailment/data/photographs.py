@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -23,15 +24,8 @@ from mmlib.data.overlap import Weights
 from mmlib.data.samples import caption_pairs
 from mmlib.features.encoders import region_scale, standardised
 from mmlib.features.words import TokenStates, Words
-from mmlib.papers.entailment.data.arrays import SPLITS, People, Split, flat
-from mmlib.papers.entailment.data.study import (
-    Study,
-    arrays_of,
-    opener,
-    read_retriever,
-    sentences_of,
-    starts_of,
-)
+from mmlib.papers.entailment.data import arrays as tables
+from mmlib.papers.entailment.data.arrays import SPLITS, People, Split, Study, flat
 from mmlib.papers.entailment.method.calibration import frozen
 from mmlib.papers.entailment.method.retrievers import build
 from mmlib.papers.entailment.method.revision import train
@@ -147,23 +141,25 @@ def study_of(
             of_captions = _only_mme(of_captions)
         samples[name] = joined([samples[name], of_captions])
         merged |= origins
-    texts = sorted({t for c in captions for t in c} | sentences_of(samples.values(), merged))
+    texts = sorted({t for c in captions for t in c} | tables.sentences_of(samples.values(), merged))
     start = _frozen_retriever(budget, words, images, Split.of(words, captions, rows["frozen"]))
     bert = data_dir() / "bert"
     states = TokenStates.by(bert, texts, merged, job_folder()) if bert.is_dir() else None
     if states is None:
         print(f"no BERT in {bert}: the text branch starts from nothing", file=sys.stderr)
     plan = budget.retrieval
-    retriever = read_retriever(start, plan.transformers, plan.space, images, len(words))
+    retriever = tables.read_retriever(start, plan.transformers, plan.space, images, len(words))
     stems = Weights(collections["train"].captions)
     encoders = frozen(retriever, words, images, texts, stems, merged, states)
     words.read({*texts, *premises, *(t for some in samples.values() for t in some.premise)})
-    arrays = arrays_of(
+    arrays = tables.arrays_of(
         samples, encoders, counts, images=images, premises=premises, words=words, states=states,
         splits={name: Split.of(words, captions, rows[name]) for name in SPLITS},
-        region_scale=scale, starts=starts_of(start), retriever=start,
+        region_scale=scale, starts=tables.starts_of(start), retriever=start,
     )  # fmt: skip
-    return Study(arrays, captions, rows, opener(list(collections.values()), ends))
+    return Study(
+        arrays, captions, rows, partial(tables.open_image, list(collections.values()), ends)
+    )
 
 
 def _frozen_retriever(

@@ -4,9 +4,11 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from safetensors.torch import load_file
 
 from mmlib import world
@@ -17,8 +19,8 @@ from mmlib.data.overlap import Weights
 from mmlib.data.samples import caption_pairs
 from mmlib.features.encoders import region_scale, standardised
 from mmlib.features.words import Words
-from mmlib.papers.entailment.data import study
-from mmlib.papers.entailment.data.arrays import SPLITS, Split, flat, samples_of
+from mmlib.papers.entailment.data import arrays as tables
+from mmlib.papers.entailment.data.arrays import SPLITS, Split, Study, flat, samples_of
 from mmlib.papers.entailment.data.hypotheses import entailment_set, false_negatives, noisy
 from mmlib.papers.entailment.data.premises import merged as merged_captions
 from mmlib.papers.entailment.method.calibration import Frozen, frozen
@@ -33,14 +35,14 @@ NOISE, PARTIAL = 1.0, 0.25  # the world's dials, see `hypotheses`
 RETRIEVERS = PACKAGE / "world" / "retrievers.safetensors"
 
 
-def load(budget: Budget, seed: int) -> study.Study:
+def load(budget: Budget, seed: int) -> Study:
     """Generated scenes. Pictures of retrievers, then of judges' candidates, then of hypotheses."""
     cores, plan = os.cpu_count() or 1, budget.retrieval
     drawn = {s: world.captioned_images(s, n, seed, workers=cores) for s, n in IMAGES.items()}
     drawn["judges"] = world.captioned_images("train", sum(JUDGES.values()), seed + 1, workers=cores)
     sets = [entailment_set(s, n, seed + 2, PARTIAL, workers=cores) for s, n in EDITED.items()]
-    clean = [some.features for some in drawn.values()]
-    clean += [world.extract_features(some.scenes, workers=cores)[0] for some in sets]
+    clean = [images.features for images in drawn.values()]
+    clean += [world.extract_features(edits.scenes, workers=cores)[0] for edits in sets]
     # Goes on in other processes until it is read.
     truth = in_processes(false_negatives, [(images,) for images in drawn.values()], cores)
     collections: list[Any] = [*drawn.values(), *sets]
@@ -53,42 +55,40 @@ def load(budget: Budget, seed: int) -> study.Study:
     captions = tuple(texts for some in drawn.values() for texts in some.captions)
     premises = tuple(merged_captions(gold) for some in drawn.values() for gold in some.gold)
     rows = {name: np.arange(ends[i], ends[i + 1]) for i, name in enumerate(drawn)}
-    # Hypotheses by split. Those of val and test are pairs of image and text with both premises.
-    edited: dict[str, Samples] = {}
+    edited: dict[str, Samples] = {}  # hypotheses by split
     about: dict[str, tuple[str, ...]] = {}
     for name, some, first in zip(EDITED, sets, ends[len(drawn) :], strict=False):
         pairs = some.samples
-        edited[name] = replace(pairs, image=np.where(pairs.image < 0, -1, pairs.image + first))
-        if name != "train":
-            of_images = np.array([i for i, kind in enumerate(pairs.kind) if kind != "te"])
-            scenes = some.scene_of[of_images]
-            both: tuple[Kind, ...] = ("mme",) * len(of_images)  # type: ignore[assignment]
-            told = tuple(merged_captions(some.captions[i]) for i in scenes)
-            about["edits" if name == "test" else name] = tuple(
-                some.hypotheses[i].edit for i in of_images
-            )
-            edited[name] = replace(
-                pairs.take(of_images), premise=told, kind=both, image=scenes + first
-            )
+        if name == "train":
+            edited[name] = replace(pairs, image=np.where(pairs.image < 0, -1, pairs.image + first))
+            continue
+        # Those of val and test are pairs of image and text with both premises.
+        of_images = np.flatnonzero(np.array(pairs.kind) != "te")
+        scenes, kinds = some.scene_of[of_images], np.full(len(of_images), "mme").tolist()
+        told = tuple(merged_captions(some.captions[i]) for i in scenes)
+        edited[name] = replace(
+            pairs.take(of_images), premise=told, kind=tuple(kinds), image=scenes + first
+        )
+        about["edits"] = tuple(some.hypotheses[i].edit for i in of_images)  # the last: test's
     merged = dict(zip(premises, captions, strict=True))
     merged |= {merged_captions(c): tuple(t.text for t in c) for some in sets for c in some.captions}
-    words = Words(json.loads(study.metadata_of(RETRIEVERS)["words"]))
+    words = Words(json.loads(tables.metadata_of(RETRIEVERS)["words"]))
     weights = {n.removeprefix("align."): v.float() for n, v in load_file(RETRIEVERS).items()}
-    texts = sorted({t for c in captions for t in c} | study.sentences_of(edited.values(), merged))
+    texts = sorted({t for c in captions for t in c} | tables.sentences_of(edited.values(), merged))
     words.read(texts)
-    retriever = study.read_retriever(weights, plan.transformers, plan.space, images, len(words))
+    retriever = tables.read_retriever(weights, plan.transformers, plan.space, images, len(words))
     stems = Weights(drawn["train"].captions)
     encoders = frozen(retriever, words, images, texts, stems, merged)
     fits = dict(zip(drawn, truth, strict=True))
     samples = _samples(edited, captions, premises, rows, fits, encoders, seed)
     words.read({*premises, *(t for some in samples.values() for t in some.premise)})
-    arrays = study.arrays_of(
+    arrays = tables.arrays_of(
         samples, encoders, about=about, images=images, premises=premises, words=words,
         splits={name: Split.of(words, captions, rows[name], fits[name]) for name in SPLITS},
         clean=standardised(clean, scale), noise=(NOISE / scale[1]).astype(np.float32),
-        region_scale=scale, starts=study.starts_of(weights, world.BERT), retriever=weights,
+        region_scale=scale, starts=tables.starts_of(weights, world.BERT), retriever=weights,
     )  # fmt: skip
-    return study.Study(arrays, captions, rows, study.opener(collections, ends))
+    return Study(arrays, captions, rows, partial(tables.open_image, collections, ends))
 
 
 def _samples(
@@ -107,23 +107,21 @@ def _samples(
         asked = samples_of(image, [texts[c] for c in pairs[:, 1]], premises, "candidate", kind)
         return replace(asked, label=fits[split][pairs[:, 0], pairs[:, 1]].astype(np.int64))
 
-    def each(pairs: np.ndarray, some: np.ndarray, most: int) -> np.ndarray:
-        # Rows of at most `most` random pairs of each image, of those that are meant, in order.
-        order = rng.permutation(np.flatnonzero(some))
-        order = order[np.argsort(pairs[order, 0], kind="stable")]
-        _, first = np.unique(pairs[order, 0], return_index=True)
-        turn = np.arange(len(order)) - np.repeat(first, np.diff([*first, len(order)]))
-        return np.sort(order[turn < most])
+    def some_of(pairs: np.ndarray, chosen: np.ndarray, most: int) -> np.ndarray:
+        # Rows, in order, of at most `most` random ones of the chosen pairs of each image.
+        order = rng.permutation(np.flatnonzero(chosen))
+        image = pd.Series(pairs[order, 0])
+        return np.sort(order[image.groupby(image).cumcount() < most])
 
     rng, ends = np.random.default_rng([seed, 25]), np.cumsum(list(JUDGES.values()))
     pairs, test = proposed("judges"), proposed("test")
     share = np.searchsorted(ends, pairs[:, 0], side="right")  # of JUDGES
     true = fits["judges"][pairs[:, 0], pairs[:, 1]]
     learnt, watched = (
-        pairs[np.concatenate([each(pairs, (share == k) & label, 3) for label in (true, ~true)])]
+        pairs[np.concatenate([some_of(pairs, (share == k) & label, 3) for label in (true, ~true)])]
         for k in range(2)
     )
-    compared = each(test, test[:, 0] < ASKED, OF_EACH)
+    compared = some_of(test, test[:, 0] < ASKED, OF_EACH)
     of_captions, _ = caption_pairs(captions, rows["judges"][: ends[0]], seed)
     return {
         "train": joined([edited["train"], labelled("judges", learnt),
