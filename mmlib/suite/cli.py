@@ -400,8 +400,8 @@ def grade(
     from mmlib.suite.course import grading
     from mmlib.suite.runner import select
 
-    limits = grading.Limits(timeout, int(memory * 2**30))
-    results = grading.grade(handins, select(notebooks), out, jobs, limits)
+    bytes_more = int(memory * 2**30)
+    results = grading.grade(handins, select(notebooks), out, jobs, timeout, bytes_more)
     counts = ", ".join(f"{results[name]} {name}" for name in ("right", "wrong", "blank", "error"))
     print(f"{out}: {counts}")
 

@@ -1,22 +1,20 @@
 """The checks of exercises: they say right or wrong, and why."""
 
-import base64
 import copy
 import io
-import json
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mmlib.suite.course.seals import Seal, Target, seal
-from mmlib.suite.course.values import form, is_blank, layout, numbers_of, shape_of, shown, together
+from mmlib.suite.course.targets import Layout, Seal, Target, layout, seal, shape_of, together
 
 CHECKS = "checks"  # the folder of the sealed keys, beside the students' notebooks
+SHOWN = 120  # characters of a value in a message
 
 
 class _OneLine(Exception):
@@ -45,7 +43,7 @@ class Key:
 
     right: the numbers one by one; the option; what a function returns in each case. wrong: whole
     answers, and why each is wrong. outlines: of the answer, or of what a function returns in each
-    case; "" where it need not be numbers. options: all words. cases: arguments of a function.
+    case. options: all words. cases: arguments of a function.
     """
 
     exercise: int
@@ -56,52 +54,14 @@ class Key:
     options: Sequence[str] = ()
     cases: Sequence[tuple] = ()
 
-
-@dataclass(frozen=True)
-class Answer:
-    """What a check knows of an answer, or of what a function returned; JSON can hold all of it.
-
-    outline, numbers: see `values.layout`. text: the answer, if it is one. calls: of a function that
-    is tried, what it did in each case. printed, fault: of such a call, whether something was
-    printed, and the error in one line.
-    """
-
-    shown: str
-    outline: str
-    numbers: Sequence[float]
-    blank: bool
-    text: str | None = None
-    calls: Sequence["Answer"] | None = None
-    printed: bool = False
-    fault: str = ""
-
-    @classmethod
-    def of(cls, value: Any, cases: Sequence[tuple] = (), **call: Any) -> "Answer":
-        """cases: of a function's check; the answer is called with copies of each."""
-        text = value if isinstance(value, str) else None
-        calls = [_called(value, case) for case in cases] if cases and callable(value) else None
-        return cls(shown(value), *layout(value), is_blank(value), text, calls, **call)
-
-    @classmethod
-    def read(cls, content: Mapping[str, Any]) -> "Answer":
-        """What `asdict` made of one. Raises TypeError or ValueError for anything else."""
-        calls, numbers = content["calls"], content["numbers"]
-        if not isinstance(content["outline"], str) or {*map(type, numbers)} - {float}:
-            raise TypeError("no layout")
-        return cls(**{**content, "calls": None if calls is None else [*map(cls.read, calls)]})
-
-
-def _called(function: Callable, case: tuple) -> Answer:
-    """What a student's function does in one case; what it prints is still printed."""
-    printed, returned, fault = io.StringIO(), None, ""
-    try:
-        with redirect_stdout(printed):
-            returned = function(*copy.deepcopy(case))
-    except (Exception, SystemExit) as error:
-        fault = f"{type(error).__name__}: {error}".splitlines()[0]
-    finally:
-        print(printed.getvalue(), end="")
-    return Answer.of(returned, printed=bool(printed.getvalue()), fault=fault)
+    def sealed(self, salt: str) -> "Key":
+        """This key without its answer."""
+        targets = {
+            name: [seal(one, f"{salt} {self.exercise} {name} {i}") for i, one in enumerate(some)]  # type: ignore[arg-type]
+            for name, some in (("right", self.right), ("wrong", self.wrong))
+        }
+        outlines = [outline if outline[:1] == "#" else "" for outline in self.outlines]
+        return replace(self, **targets, outlines=outlines)
 
 
 collected: list[Key] | None = None  # set to a list, it gets the key of each check
@@ -117,12 +77,12 @@ def number(
     Raises NoAnswer for `...` or None, also within a list, WrongAnswer, and ValueError where `truth`
     is not finite, so that no answer could be right.
     """
-    right = numbers_of(truth)
-    if right is None or not np.isfinite(right).all():
+    outline, numbers = layout(truth)
+    if outline[:1] != "#" or not np.isfinite(numbers).all():
         raise ValueError(f"exercise {exercise}: no number to compare with, but {truth!r}")
-    targets = [Target("#()", [float(x)], within) for x in right.flat]
+    right = [Target("#()", [x], within) for x in numbers]
     wrongs = [Target(*layout(value), within, reason) for value, reason in wrong.items()]
-    _check(Key(exercise, "number", targets, wrongs, [layout(truth)[0]]), answer)
+    _check(Key(exercise, "number", right, wrongs, [outline]), answer)
 
 
 def choice(exercise: int, answer: Any, right: str, wrong: Mapping[str, str]) -> None:
@@ -131,9 +91,9 @@ def choice(exercise: int, answer: Any, right: str, wrong: Mapping[str, str]) -> 
     right: the right option; wrong: the other options, and why it is not that one.
     Raises NoAnswer for `...` or None, WrongAnswer for another option, or none of them.
     """
-    wrongs = [Target(repr(option), [], reason=reason) for option, reason in wrong.items()]
+    wrongs = [Target(*layout(option), reason=reason) for option, reason in wrong.items()]
     options = sorted((right, *wrong))
-    _check(Key(exercise, "choice", [Target(repr(right), [])], wrongs, options=options), answer)
+    _check(Key(exercise, "choice", [Target(*layout(right))], wrongs, options=options), answer)
 
 
 def function(
@@ -158,13 +118,15 @@ def function(
     if not cases:
         raise ValueError(f"exercise {exercise}: no cases to try")
 
-    def layouts(tried: Callable) -> list[tuple[str, list[float]]]:
+    def layouts(tried: Callable) -> list[Layout]:
         return [layout(tried(*copy.deepcopy(case))) for case in cases]
 
     right = layouts(oracle)
     wrongs = [Target(*together(layouts(tried)), within, reason) for reason, tried in wrong.items()]
-    targets = [Target(*one, within) for one in right]
-    outlines = [outline if outline.startswith("#") else "" for outline, _ in right]
+    targets, outlines = (
+        [Target(*value, within) for value in right],
+        [outline for outline, _ in right],
+    )
     _check(Key(exercise, "function", targets, wrongs, outlines, cases=cases), answer)
 
 
@@ -175,10 +137,10 @@ def check(notebook: str, exercise: int, answer: Any) -> None:
     Raises NoAnswer and WrongAnswer as the check of the teacher's version would, and CourseError
     where there is no key.
     """
-    path = Path(CHECKS, f"{notebook}.json")
+    path = Path(CHECKS, f"{notebook}.pickle")
     try:
-        key = unsealed(json.loads(path.read_text(encoding="utf-8"))[str(exercise)])
-    except (OSError, ValueError, KeyError, TypeError) as error:  # TypeError: of an older version
+        key = pickle.loads(path.read_bytes())[exercise]
+    except Exception as error:  # whatever a damaged file leads to
         raise CourseError(
             f"{path} lacks the key of exercise {exercise}: keep the folder {CHECKS} beside the "
             f"notebook ({type(error).__name__})"
@@ -189,98 +151,113 @@ def check(notebook: str, exercise: int, answer: Any) -> None:
 def _check(key: Key, answer: Any) -> None:
     if collected is not None:
         collected.append(key)
-    judge(key, Answer.of(answer, key.cases))
+    judge(key, look(answer, key.cases))
     print(f"Exercise {key.exercise}: right.")
 
 
-def judge(key: Key, answer: Answer) -> None:
-    """Compare an answer with a key. Raises NoAnswer and WrongAnswer."""
-    said = f"Exercise {key.exercise}:"
-    calls = answer.calls or ()
-    if answer.blank or (calls and all(call.blank and not call.fault for call in calls)):
-        if any(call.printed for call in calls):
-            raise WrongAnswer(
-                f"{said} your function prints a result and returns none: "
+def look(answer: Any, cases: Sequence[tuple] = ()) -> dict[str, Any]:
+    """What a check sees of an answer; JSON can hold all of it.
+
+    cases: of a function's check. The answer is called with copies of each, and "calls" has what is
+    seen of what it returns, whether it printed something, and its error in one line.
+    """
+
+    def blank(value: Any) -> bool:
+        return value is None or value is ... or (
+            isinstance(value, list | tuple) and any(map(blank, value))
+        )  # fmt: skip
+
+    outline, numbers = layout(answer)
+    seen: dict[str, Any] = {"shown": shown(answer), "outline": outline, "numbers": [*numbers]}
+    seen |= {"blank": blank(answer), "text": answer if isinstance(answer, str) else ""}
+    if cases and callable(answer):
+        seen["calls"] = []
+        for case in cases:
+            printed, returned, fault = io.StringIO(), None, ""
+            try:
+                with redirect_stdout(printed):
+                    returned = answer(*copy.deepcopy(case))
+            except (Exception, SystemExit) as error:
+                fault = f"{type(error).__name__}: {error}".splitlines()[0]
+            print(printed.getvalue(), end="")
+            call = {"printed": bool(printed.getvalue()), "fault": fault}
+            seen["calls"].append(look(returned) | call)
+    return seen
+
+
+def judge(key: Key, answer: Mapping[str, Any]) -> None:
+    """Compare what `look` saw with a key. Raises NoAnswer and WrongAnswer."""
+
+    def wrong(reason: str) -> WrongAnswer:
+        return WrongAnswer(f"Exercise {key.exercise}: {reason}")
+
+    value, calls = answer["shown"], answer.get("calls", ())
+    if answer["blank"] or (calls and all(call["blank"] and not call["fault"] for call in calls)):
+        if any(call["printed"] for call in calls):
+            raise wrong(
+                "your function prints a result and returns none: "
                 "write return in the place of print."
             )
         raise NoAnswer(
             f"Exercise {key.exercise} has no answer yet: put yours in the place of ... "
             "in the cell above, and run both cells."
         )
-    whole: tuple[str, Sequence[float]] = (answer.outline, answer.numbers)
-    pieces: list[tuple[str, Sequence[float]]] = [("#()", [x]) for x in answer.numbers]
-    if key.kind == "number" and answer.outline != key.outlines[0]:
-        raise WrongAnswer(f"{said} {answer.shown} is not {form(key.outlines[0])}.")
+    whole = answer["outline"], answer["numbers"]
+    pieces = [("#()", [x]) for x in answer["numbers"]]
+    if key.kind == "number" and answer["outline"] != key.outlines[0]:
+        raise wrong(f"{value} is not {_form(key.outlines[0])}.")
     if key.kind == "choice":
         options = {option.casefold(): option for option in key.options}
-        chosen = options.get((answer.text or "").strip().casefold())
-        if chosen is None:
-            listing = ", ".join(map(repr, key.options))
-            raise WrongAnswer(f"{said} {answer.shown} is none of {listing}.")
-        whole = repr(chosen), []
+        value = options.get(answer["text"].strip().casefold())
+        if value is None:
+            raise wrong(f"{answer['shown']} is none of {', '.join(map(repr, key.options))}.")
+        whole = layout(value)
         pieces = [whole]
     if key.kind == "function":
-        if answer.calls is None:
-            raise WrongAnswer(f"{said} {answer.shown} is not a function.")
+        if "calls" not in answer:
+            raise wrong(f"{value} is not a function.")
         for case, call in zip(key.cases, calls, strict=True):
-            if call.fault:
-                where = f"for {_arguments(case)} your function fails with"
-                raise WrongAnswer(f"{said} {where} {call.fault}")
-        pieces = [(call.outline, call.numbers) for call in calls]
+            if call["fault"]:
+                raise wrong(f"for {_listed(case)} your function fails with {call['fault']}")
+        pieces = [(call["outline"], call["numbers"]) for call in calls]
         whole = together(pieces)
     pairs = zip(key.right, pieces, strict=True)
-    misses = [i for i, (target, part) in enumerate(pairs) if target.match(*part) is None]
+    misses = [i for i, (target, piece) in enumerate(pairs) if not target.accepts(piece)]
     if not misses:
         return
-    reason = next(filter(None, (wrong.match(*whole) for wrong in key.wrong)), "")
+    mistake = next(filter(None, (target.accepts(whole) for target in key.wrong)), None)
     if key.kind == "choice":
-        raise WrongAnswer(f"{said} it is not {chosen!r}: {reason}")
-    if reason:
-        shows = "" if key.kind == "function" else f"{answer.shown} is "
-        raise WrongAnswer(f"{said} {shows}not right: {reason}")
+        raise wrong(f"it is not {value!r}: {mistake.reason if mistake else ''}")
+    if mistake:
+        begin = "" if key.kind == "function" else f"{value} is "
+        raise wrong(f"{begin}not right: {mistake.reason}")
     first, fault = misses[0], "not right"
-    target = key.right[first]
     if key.kind == "function":
-        if key.outlines[first] not in ("", calls[first].outline):
-            fault = f"not {form(key.outlines[first])}"
-        where = f"for {_arguments(key.cases[first])} your function returns {calls[first].shown}"
-        raise WrongAnswer(f"{said} {where}, which is {fault}.")
-    mine = answer.numbers[first]
-    value = f"{mine:.6g}"
-    if shape := shape_of(answer.outline):
-        place = [int(i) for i in np.unravel_index(first, shape)]
-        value = f"your value at {place}, {value},"
-    if np.isnan(mine):
-        fault = "not a number"
-    elif isinstance(target, Target):  # a seal does not know on which side
-        fault = "too large" if mine > target.numbers[0] else "too small"
-    raise WrongAnswer(f"{said} {value} is {fault}.")
+        if key.outlines[first][:1] == "#" and key.outlines[first] != calls[first]["outline"]:
+            fault = f"not {_form(key.outlines[first])}"
+        returned = f"your function returns {calls[first]['shown']}"
+        raise wrong(f"for {_listed(key.cases[first])} {returned}, which is {fault}.")
+    value = f"{answer['numbers'][first]:.6g}"
+    if shape := shape_of(answer["outline"]):
+        position = [int(i) for i in np.unravel_index(first, shape)]
+        value = f"your value at {position}, {value},"
+    raise wrong(f"{value} is not right.")
 
 
-def _arguments(case: tuple) -> str:
+def shown(value: Any) -> str:
+    """A value on one line, shortened."""
+    with np.printoptions(precision=4, legacy="1.25"):  # 0.5, not np.float64(0.5)
+        text = " ".join(repr(value).split())
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+
+
+def _listed(case: tuple) -> str:
     return ", ".join(map(shown, case)) or "no arguments"
 
 
-def sealed(key: Key, salt: str) -> dict[str, Any]:
-    """A key without its answer, as JSON takes it.
-
-    Raises CourseError where the arguments of a case cannot be written to a file.
-    """
-
-    def hidden(targets: Iterable[Any], name: str) -> list[dict[str, Any]]:
-        own = f"{salt} {key.exercise} {name}"
-        return [asdict(seal(one, f"{own} {i}")) for i, one in enumerate(targets)]
-
-    try:
-        cases = base64.b64encode(pickle.dumps(key.cases)).decode()
-    except Exception as error:  # whatever an object raises that cannot be pickled
-        raise CourseError(f"exercise {key.exercise}: its cases cannot be kept: {error}") from None
-    right, wrong = hidden(key.right, "right"), hidden(key.wrong, "wrong")
-    return {**vars(key), "right": right, "wrong": wrong, "cases": cases}
-
-
-def unsealed(content: Mapping[str, Any]) -> Key:
-    """The key that `sealed` wrote, read again; its targets stay sealed."""
-    targets = {name: [Seal(**one) for one in content[name]] for name in ("right", "wrong")}
-    cases = pickle.loads(base64.b64decode(content["cases"]))
-    return Key(**{**content, **targets, "cases": cases})
+def _form(outline: str) -> str:
+    """What numbers of an outline are, in words."""
+    shape = shape_of(outline)
+    if len(shape) > 1:
+        return f"an array of numbers of the shape {shape}"
+    return f"a list of {shape[0]} numbers" if shape else "a number"

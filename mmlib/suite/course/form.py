@@ -2,10 +2,8 @@
 
 import ast
 import re
-import symtable
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ FORM = (
 TAGS = {role.split()[0] for role in FORM}
 HEADING = re.compile(r"#+ Exercise (\d+)\b.*(?:\n+\*(Easy|Medium|Hard), (\d+) minutes\b)?")
 CALLS = ("number", "choice", "function")
+TRUTH = "# The truth.\n"  # in a check, ends what students get of it
 
 
 @dataclass(frozen=True)
@@ -33,81 +32,60 @@ class Exercise:
     answer: Any
     check: Any
 
-    @cached_property
-    def asked(self) -> tuple[str, str]:
-        """What its check does for the answer's sake before it calls `course`, and the answer's
-        expression in that call; empty for a check that does not end with such a call.
-        """
-        source = self.check["source"]
-        *before, last = ast.parse(source).body or [None]
+    @property
+    def prelude(self) -> str:
+        """What its check does for the answer's sake before all else, down to the line `TRUTH`."""
+        return self.check["source"].rpartition(TRUTH)[0]
+
+    @property
+    def expression(self) -> str:
+        """The answer's expression in the call that ends its check; empty where none does."""
+        last = (ast.parse(self.check["source"]).body or [None])[-1]
         call = last.value if isinstance(last, ast.Expr) else None
         if not isinstance(call, ast.Call) or ast.unparse(call.func).split(".")[-1] not in CALLS:
-            return "", ""
+            return ""
         named = [entry.value for entry in call.keywords if entry.arg == "answer"]
-        expression = ast.unparse(named[0] if named else call.args[1])
-        wanted, prelude = names(expression)[1], ""
-        for statement in reversed(before):
-            binds, reads = names(ast.unparse(statement))
-            # A call on a line of its own, such as that of a seed, may change what it names.
-            if binds & wanted or (isinstance(statement, ast.Expr) and reads & wanted):
-                ends = "\n\n\n" if isinstance(statement, ast.FunctionDef | ast.ClassDef) else "\n"
-                prelude = f"{ast.get_source_segment(source, statement)}{ends}{prelude}"
-                wanted |= reads
-        return prelude, expression
-
-
-def names(source: str) -> tuple[set[str], set[str]]:
-    """The global names that code binds, and those that it reads, also within its functions."""
-    top = symtable.symtable(source, "<code>", "exec")
-    binds = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
-    reads, tables = set(), [top]
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        found = [s for s in table.get_symbols() if s.is_referenced()]
-        reads |= {s.get_name() for s in found if table is top or s.is_global()}
-    return binds, reads
-
-
-def exercises(cells: Sequence[Any]) -> list[Exercise]:
-    """The exercises among a notebook's cells, which must be in `FORM`.
-
-    One begins with "### Exercise 2. Ranks by hand", and below it "*Medium, 10 minutes.*"; without
-    such a heading it is numbered by its place, without the line below it has neither.
-    """
-    starts = [i for i, cell in enumerate(cells) if role(cell) == FORM[0]]
-    found = []
-    for place, start in enumerate(starts, 1):
-        heading = HEADING.match(cells[start]["source"])
-        number, difficulty, minutes = heading.groups("") if heading else (place, "", "")
-        found.append(Exercise(int(number), difficulty, minutes, *cells[start : start + 4]))
-    return found
-
-
-def form_faults(cells: Sequence[Any]) -> list[str]:
-    """Exercises that lack a cell or have cells out of order: a line each, none when all is well.
-
-    cells: of a notebook.
-    """
-    roles = [role(cell) for cell in cells]
-    starts = [i for i, each in enumerate(roles) if "exercise" in each.split()] + [len(cells)]
-    before = [(i, each) for i, each in enumerate(roles[: starts[0]], 1) if each]
-    faults = [f"cell {i} is tagged {each} but belongs to no exercise" for i, each in before]
-    for start, end in pairwise(starts):
-        own = [each or "a cell without a tag" for each in roles[start:end]]
-        while len(own) > 1 and not roles[start + len(own) - 1]:  # prose between exercises
-            own.pop()
-        if tuple(own) != FORM:
-            name = next(iter(cells[start]["source"].splitlines()), "").lstrip("# ")
-            name = name or f"the exercise of cell {start + 1}"
-            faults.append(f"{name}: its cells are {', '.join(own)}; they must be {', '.join(FORM)}")
-    return faults
+        return ast.unparse(named[0] if named else call.args[1])
 
 
 def role(cell: Any) -> str:
     """What a cell is of an exercise, as in `FORM`; empty where it belongs to none."""
     tags = [tag for tag in cell["metadata"].get("tags", []) if tag in TAGS]
     return f"{' '.join(tags)} ({cell['cell_type']})" if tags else ""
+
+
+def exercises(cells: Sequence[Any]) -> list[Exercise]:
+    """The exercises among a notebook's cells, which must be in `FORM`.
+
+    One begins with "### Exercise 2. Ranks by hand", and below it "*Medium, 10 minutes.*"; without
+    such a heading it is numbered by its position, without the line below it has neither.
+    """
+    starts = [i for i, cell in enumerate(cells) if role(cell) == FORM[0]]
+    listed = []
+    for position, start in enumerate(starts, 1):
+        heading = HEADING.match(cells[start]["source"])
+        number, difficulty, minutes = heading.groups("") if heading else (position, "", "")
+        listed.append(Exercise(int(number), difficulty, minutes, *cells[start : start + 4]))
+    return listed
+
+
+def form_faults(cells: Sequence[Any]) -> list[str]:
+    """Exercises that lack a cell or have cells out of order: a line each, none when all is well."""
+    roles = [role(cell) for cell in cells]
+    starts = [i for i, name in enumerate(roles) if "exercise" in name.split()] + [len(cells)]
+    before = [(i, name) for i, name in enumerate(roles[: starts[0]], 1) if name]
+    faults = [f"cell {i} is tagged {name} but belongs to no exercise" for i, name in before]
+    for start, end in pairwise(starts):
+        row = [name or "a cell without a tag" for name in roles[start:end]]
+        while len(row) > 1 and not roles[start + len(row) - 1]:  # prose between exercises
+            row.pop()
+        if tuple(row) != FORM:
+            title = next(iter(cells[start]["source"].splitlines()), "").lstrip("# ")
+            title = title or f"the exercise of cell {start + 1}"
+            faults.append(
+                f"{title}: its cells are {', '.join(row)}; they must be {', '.join(FORM)}"
+            )
+    return faults
 
 
 @dataclass(frozen=True)
@@ -135,9 +113,10 @@ def read_teacher(path: Path) -> Teacher:
     if faults := form_faults(notebook.cells):
         raise CourseError(f"{path.name}: {faults[0]}")
     teacher = Teacher(path, notebook.cells, exercises(notebook.cells))
-    if lacking := [entry.number for entry in teacher.exercises if not entry.asked[1]]:
-        raise CourseError(
-            f"{path.name}: the check of exercise {lacking[0]} does not end with course.number, "
-            "course.choice or course.function"
-        )
+    for exercise in teacher.exercises:
+        if not exercise.expression:
+            raise CourseError(
+                f"{path.name}: the check of exercise {exercise.number} does not end with "
+                "course.number, course.choice or course.function"
+            )
     return teacher

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pickle
 import re
 from collections.abc import Container, Sequence
 from functools import partial
@@ -11,9 +12,9 @@ from typing import Literal
 import nbformat
 
 from mmlib.core.paths import PACKAGE, cache_dir, evidence_dir, write_atomic
-from mmlib.suite.course.checks import CHECKS, CourseError, sealed
+from mmlib.suite.course.checks import CHECKS, CourseError
 from mmlib.suite.course.form import Teacher, read_teacher
-from mmlib.suite.course.grading import Kernel
+from mmlib.suite.course.grading import kernel
 
 Version = Literal["student", "answers", "nbgrader"]
 REMOVED = {"student": "answer", "answers": "blank", "nbgrader": "answer"}  # cells of this tag
@@ -27,9 +28,9 @@ GRADED = (
     "need there."
 )
 POINTS = {"Easy": 1, "Medium": 2, "Hard": 3}
-STUB = 'c = get_config()\nc.ClearSolutions.code_stub = {"python": "# Put your answer above."}\n'
+STUB = b'c = get_config()\nc.ClearSolutions.code_stub = {"python": "# Put your answer above."}\n'
 PACKED = ("pyproject.toml", "requirements.txt", "LICENSE", "Makefile")
-README = """\
+README = b"""\
 # A course in image-text models
 
 `make lab` installs what is needed into `.venv` (once, about 5 GB), and opens the first notebook of
@@ -55,22 +56,20 @@ def write(
     """
     earlier = _earlier(out, version)
     folder = {"nbgrader": "source/{0}/"}.get(version, "notebooks/" if pack else "")
-    places = {f"{folder}{p.name}".format(p.stem): read_teacher(p) for p in notebooks}
+    teachers = {f"{folder}{p.name}".format(p.stem): read_teacher(p) for p in notebooks}
+    packed = _packed() if pack else {}
 
     def begun(name: str) -> bool:
         """Whether a file of an earlier call was changed since."""
         path = out / name
         return name in earlier and path.exists() and _hash(path.read_bytes()) != earlier[name]
 
-    kept, names = list(filter(begun, places)), {Path(name).name for name in (*earlier, *places)}
-    written: dict[str, bytes] = {}
-    for place, teacher in places.items():
-        if place not in kept:
-            written |= _files(teacher, version, place, names)
-    if pack:
-        packed = _packed()
-        kept += sorted(filter(begun, packed))
-        written |= {name: content for name, content in packed.items() if name not in kept}
+    kept = [*filter(begun, teachers), *filter(begun, packed)]
+    names = {Path(name).name for name in (*earlier, *teachers)}
+    written = {name: content for name, content in packed.items() if name not in kept}
+    for name, teacher in teachers.items():
+        if name not in kept:
+            written |= _files(teacher, version, name, names)
     for name, content in written.items():
         path = out / name
         if name not in earlier and path.exists() and path.read_bytes() != content:
@@ -78,47 +77,60 @@ def write(
                 f"{path} is not of this command's making; name a new folder, or move that file away"
             )
     record = {"version": version, "files": earlier | {k: _hash(v) for k, v in written.items()}}
-    last = {RECORD: json.dumps(record, indent=1).encode()}
+    written[RECORD] = json.dumps(record, indent=1).encode()
     if version == "nbgrader":
-        last["nbgrader_config.py"] = STUB.encode()
-    for name, content in {**written, **last}.items():
+        written["nbgrader_config.py"] = STUB
+    for name, content in written.items():
         write_atomic(out / name, partial(Path.write_bytes, data=content))
-    return [out / place for place in places if place in written], [out / name for name in kept]
+    return [out / name for name in teachers if name in written], [out / name for name in kept]
+
+
+def _earlier(out: Path, version: Version) -> dict[str, str]:
+    """Hashes of the files that earlier calls made in `out`."""
+    if out.exists() and not out.is_dir():
+        raise CourseError(f"{out} is not a folder; name another one")
+    try:
+        record = json.loads((out / RECORD).read_bytes())
+        before, files = record["version"], dict(record["files"])
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CourseError(f"{out / RECORD} cannot be read ({error}); name a new folder") from None
+    if before != version:
+        raise CourseError(f"{out} holds the version {before!r} of a course; name another folder")
+    return files
 
 
 def _files(
-    teacher: Teacher, version: Version, place: str, names: Container[str]
+    teacher: Teacher, version: Version, name: str, names: Container[str]
 ) -> dict[str, bytes]:
     """The files of one notebook by name, the notebook first; links only to `names`."""
-    notebook = nbformat.read(teacher.path, as_version=4)
+    notebook, stem = nbformat.read(teacher.path, as_version=4), teacher.path.stem
     notebook.cells = [
         cell for cell in notebook.cells if REMOVED[version] not in cell.metadata.get("tags", [])
     ]
     cells = {cell.id: cell for cell in notebook.cells}
-    for exercise in teacher.exercises if version != "answers" else ():
-        prelude, expression = exercise.asked
-        call = f'course.check("{teacher.path.stem}", {exercise.number}, {expression})'
-        check = cells[exercise.check.id]
-        check.source, check.outputs = prelude + call, []
+    for one in teacher.exercises if version != "answers" else ():
+        check = cells[one.check.id]
+        check.source = f'{one.prelude}course.check("{stem}", {one.number}, {one.expression})'
+        check.outputs = []
         if version == "student":
             check.execution_count = None
-        else:
-            # The worked answer stands after the blank, and the teacher's check after the student's,
-            # each in marks that nbgrader cuts out.
-            answer, hidden = exercise.answer.source, exercise.check.source
-            blank, n = cells[exercise.blank.id], exercise.number
-            blank.source += f"\n### BEGIN SOLUTION\n{answer}\n### END SOLUTION"
-            check.source += f"\n### BEGIN HIDDEN TESTS\n{hidden}\n### END HIDDEN TESTS"
-            points = POINTS.get(exercise.difficulty, 1)
-            for cell, name, marks in (
-                (cells[exercise.question.id], f"question-{n}", {"locked": True}),
-                (blank, f"answer-{n}", {"solution": True}),
-                (check, f"check-{n}", {"grade": True, "locked": True, "points": points}),
-            ):
-                cell.metadata["nbgrader"] = {
-                    "grade": False, "solution": False, "locked": False, "task": False,
-                    "grade_id": name, "schema_version": 3, **marks,
-                }  # fmt: skip
+            continue
+        # The worked answer stands after the blank, and the teacher's check after the student's,
+        # each in marks that nbgrader cuts out.
+        blank = cells[one.blank.id]
+        blank.source += f"\n### BEGIN SOLUTION\n{one.answer.source}\n### END SOLUTION"
+        check.source += f"\n### BEGIN HIDDEN TESTS\n{one.check.source}\n### END HIDDEN TESTS"
+        points = POINTS.get(one.difficulty, 1)
+        for cell, kind, marks in (
+            (cells[one.question.id], "question", {"locked": True}),
+            (blank, "answer", {"solution": True}),
+            (check, "check", {"grade": True, "locked": True, "points": points}),
+        ):
+            marks |= {"grade_id": f"{kind}-{one.number}", "schema_version": 3}
+            flags = dict.fromkeys(("grade", "solution", "locked", "task"), False)
+            cell.metadata["nbgrader"] = flags | marks
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = LINK.sub(lambda m: m[0] if m[2] in names else m[1], cell.source)
@@ -126,10 +138,9 @@ def _files(
                 cell.source = "\n".join(map(_for_students, cell.source.split("\n")))
             if version == "student":
                 cell.source = EXERCISES.sub(rf"\g<0>\n{GRADED}\n", cell.source, count=1)
-    files = {place: (nbformat.writes(notebook) + "\n").encode()}
+    files = {name: (nbformat.writes(notebook) + "\n").encode()}
     if teacher.exercises and version != "answers":
-        path = Path(place).parent / CHECKS / f"{teacher.path.stem}.json"
-        files[path.as_posix()] = _sealed(teacher)
+        files[(Path(name).parent / CHECKS / f"{stem}.pickle").as_posix()] = _sealed(teacher)
     return files
 
 
@@ -139,12 +150,11 @@ def _sealed(teacher: Teacher) -> bytes:
     evidence = sorted((str(p), p.stat().st_size) for p in evidence_dir().rglob("*"))
     state = f"{teacher.path.stem} {salt} {_package()} {evidence}"
     cache = cache_dir()
-    path = cache / "course" / f"{_hash(state.encode())[:16]}.json" if cache else None
+    path = cache / "course" / f"{_hash(state.encode())[:16]}.pickle" if cache else None
     if path and path.is_file():
         return path.read_bytes()
-    with Kernel(teacher) as kernel:
-        keys = {str(number): sealed(key, salt) for number, key in kernel.keys.items()}
-    content = json.dumps(keys).encode()
+    with kernel(teacher) as (keys, _):
+        content = pickle.dumps({number: key.sealed(salt) for number, key in keys.items()})
     if path:
         write_atomic(path, partial(Path.write_bytes, data=content))
     return content
@@ -169,29 +179,10 @@ def _packed() -> dict[str, bytes]:
     root = PACKAGE.parent
     paths = [root / name for name in PACKED]
     for folder in ("mmlib", "evidence"):
-        paths += sorted(p for p in (root / folder).rglob("*") if p.is_file())
+        paths += sorted(p for p in (root / folder).rglob("*") if p.is_file() and p.suffix != ".pyc")
     if not (root / "evidence").is_dir() or not all(path.is_file() for path in paths):
         raise CourseError("no evidence beside the package: pack in a clone of the repository")
-    code = {path.relative_to(root).as_posix(): path for path in paths if ".pyc" != path.suffix}
-    return {"README.md": README.encode()} | {n: path.read_bytes() for n, path in code.items()}
-
-
-def _earlier(out: Path, version: Version) -> dict[str, str]:
-    """Hashes of the files that earlier calls made in `out`."""
-    if out.exists() and not out.is_dir():
-        raise CourseError(f"{out} is not a folder; name another one")
-    try:
-        record = json.loads((out / RECORD).read_bytes())
-        earlier_version, files = record["version"], dict(record["files"])
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CourseError(f"{out / RECORD} cannot be read ({error}); name a new folder") from None
-    if earlier_version != version:
-        raise CourseError(
-            f"{out} holds the version {earlier_version!r} of a course; name another folder"
-        )
-    return files
+    return {"README.md": README} | {p.relative_to(root).as_posix(): p.read_bytes() for p in paths}
 
 
 def _hash(content: bytes) -> str:
