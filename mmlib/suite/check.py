@@ -6,12 +6,10 @@ notes, not problems.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.files import listed
@@ -30,15 +28,14 @@ PHOTOGRAPHS = {
     "flickr30k": ({"Images": 31783}, "dataset_flickr30k.json"),
     "mscoco": ({"train2014": 82783, "val2014": 40504}, "dataset_coco.json"),
 }
-EXTRACT = "extract the features again"
+TABLES = {"clue": clue, "cite": cite, "sick": sick, "snli_ve": snli_ve}
 
 
 @dataclass
 class Report:
     """The result of a check.
 
-    problems: empty when the data set is usable.
-    notes: optional files, and what was left out.
+    problems: empty when the data set is usable. notes: optional files, and what was left out.
     counts: what was counted, in one line.
     """
 
@@ -47,11 +44,6 @@ class Report:
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     counts: list[str] = field(default_factory=list)
-
-    @property
-    def usable(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.problems
 
     def add(self, path: Path, row: int | None, problem: str, mend: str = "") -> None:
         """Add a problem; without a mend, the mend is to get the data set again."""
@@ -68,9 +60,11 @@ class Report:
         try:
             yield
         except (ValueError, OSError) as error:
-            known = error.problem if isinstance(error, DataError) else None
-            text = str(error).removeprefix(f"{path}: ")
-            self.problems.append(known or Problem(path, None, text, ""))
+            problem = error.problem if isinstance(error, DataError) else None
+            text = str(error).removeprefix(str(path)).lstrip(":, ")
+            problem = problem or Problem(path, None, text, "")
+            if problem not in self.problems:
+                self.problems.append(problem)
 
     def expect(self, path: Path, count: int, expected: int, counted: str) -> None:
         """Add a problem where another number of something was counted than expected."""
@@ -99,10 +93,24 @@ def check(name: str, folder: Path | None = None) -> Report:
         roots += [data_dir() / "f30k", data_dir() / "coco"]
     if not any(root.is_dir() for root in roots):
         report.add(report.folder, None, "no such folder", f"{how}; or set MMLIB_DATA")
+    elif name == "flickr8k":
+        _flickr8k(report)
+    elif name in TABLES:
+        _tables(report)
+    elif name == "karpathy":
+        _karpathy(report)
+    elif name in PHOTOGRAPHS:
+        _photographs(report)
     elif name == "region_features":
         _region_features(report, roots)
-    elif name in CHECKS:
-        CHECKS[name](report)
+    elif name == "links":
+        for corpus_folder in [path.parent for path in listed(report.folder, "*/docs.json")]:
+            with report.refusals(corpus_folder):
+                corpus = read_corpus(corpus_folder)
+                sizes = "/".join(str(len(corpus.split(one))) for one in ("train", "val", "test"))
+                report.counts.append(f"{corpus_folder.name} {sizes} documents")
+        if not report.counts and not report.problems:
+            report.add(report.folder, None, "no */docs.json", how)
     else:
         for patterns in item.missing(report.folder):
             report.add(report.folder, None, f"nothing named {patterns}", how)
@@ -111,96 +119,63 @@ def check(name: str, folder: Path | None = None) -> Report:
 
 
 def _flickr8k(report: Report) -> None:
-    folder = report.folder
+    folder, features = report.folder, report.folder / "features"
     images: set[str] = set()
-    captions: dict[str, list[str]] = {}
-    split_of: dict[str, str] = {}
     with report.refusals(folder):
         images = report.decode(flickr8k.find("images", folder), flickr8k.IMAGES)
         report.counts.append(f"{len(images)} images")
     with report.refusals(folder):
-        captions = flickr8k.read_captions(folder)
+        captions, path = flickr8k.read_captions(folder), flickr8k.find("captions", folder)
         report.counts.append(f"{sum(map(len, captions.values()))} captions")
-        path = flickr8k.find("captions", folder)
         for name in sorted(captions.keys() - images if images else ()):
             report.add(path, None, f"captions of {name}, an image that is not there")
         for name in sorted(images - captions.keys()):
             report.add(path, None, f"no caption of {name}")
     with report.refusals(folder):
         splits = flickr8k.read_splits(folder)
-        split_of = {name: split for split, names in splits.items() for name in names}
         report.counts.append("splits " + "/".join(str(len(names)) for names in splits.values()))
         for split, names in splits.items():
             path = flickr8k.find(split, folder)
             report.expect(path, len(names), flickr8k.SPLITS[split], "images")
-            for row, name in enumerate(names, start=1):
-                if captions and name not in captions:
-                    report.add(path, row, f"{name} is an image without captions")
-        if outside := len(captions.keys() - split_of.keys()):
-            report.notes.append(f"{outside} images are in no split (91 in the published set)")
-    _features(report, split_of.keys() & images)
-    try:
-        frame, skipped = flickr8k.read_judgments(folder)
-        report.notes.append(f"{len(frame)} crowd judgments, {skipped} damaged lines skipped")
-    except DataError:
-        report.notes.append("no crowd judgments (CrowdFlowerAnnotations.txt); few notebooks ask")
-
-
-def _features(report: Report, images: set[str]) -> None:
-    """Every feature file: rows for all images that notebooks read, all of them finite."""
-    folder = report.folder / "features"
-    paths = listed(folder, "*.npy")
-    if not paths:
+    if not (stems := sets.names(features)):
         report.notes.append(f"no features yet: `mmlib data features {report.name}`")
-    with report.refusals(folder):
-        if sets.names(folder):
-            used = sets.choose(folder, default=flickr8k.SHARED_FEATURES)
+    for stem in [*stems, None]:  # None: images and captions alone
+        for split in flickr8k.SPLITS:
+            with report.refusals(features / f"{stem}.npy"):
+                flickr8k.load(split, folder, stem)
+        if stem:
+            with report.refusals(features):
+                shape = open_features(features / f"{stem}.npy").array.shape
+                report.counts.append(f"{stem} {' x '.join(map(str, shape))}")
+    with report.refusals(features):
+        if stems:
+            used = sets.choose(features, default=flickr8k.SHARED_FEATURES)
             report.notes.append(f"the notebooks read the feature set {used.stem}")
-    for path in paths:
-        with report.refusals(path):
-            store = open_features(path)
-            lacking = sorted(images - store.row_of.keys())
-            if lacking and "packed" not in store.meta:  # rows of one split, in its order
-                first = f"no row for {len(lacking)} images, first {lacking[0]}"
-                report.add(path, None, first, EXTRACT)
-            if path.stem.startswith(sets.LABELS):
-                flickr8k.label_names(store)
-            for name, row in store.row_of.items():
-                if not np.isfinite(store.array[row]).all():
-                    report.add(path, None, f"row {row}, image {name}, is not finite", EXTRACT)
-            if skipped := store.meta.get("skipped"):
-                report.notes.append(f"{path.name} leaves out {len(skipped)} undecodable images")
-            report.counts.append(f"{path.stem} {' x '.join(map(str, store.array.shape))}")
+    with suppress(DataError):
+        frame, damaged = flickr8k.read_judgments(folder)
+        report.notes.append(f"{len(frame)} crowd judgments, {damaged} damaged lines skipped")
 
 
-def _table(report: Report) -> None:
+def _tables(report: Report) -> None:
     """Every row of each file of a data set whose reader has `rows`."""
     folder = report.folder
-    files: dict[
-        str, list[tuple[Path, Callable[[Path], Iterable[dict[str, str] | Problem]], int, str]]
-    ] = {
-        "clue": [
-            (clue.split_file(split, folder), clue.rows, expected, f"{split} captions")
-            for split, expected in clue.SPLITS.items()
-        ],
-        "cite": [(folder / "data.csv", cite.rows, cite.ROWS, "recipe steps")],
-        "sick": [(folder / "SICK.txt", sick.rows, sum(sick.SETS.values()), "sentence pairs")],
+    files = {
+        "clue": [(clue.split_file(s, folder), n, f"{s} captions") for s, n in clue.SPLITS.items()],
+        "cite": [(folder / "data.csv", cite.ROWS, "recipe steps")],
+        "sick": [(folder / "SICK.txt", sum(sick.SETS.values()), "sentence pairs")],
         "snli_ve": [
-            (snli_ve.split_file(split, folder), snli_ve.rows, expected, f"{split} pairs")
-            for split, expected in snli_ve.SPLITS.items()
+            (snli_ve.split_file(s, folder), n, f"{s} pairs") for s, n in snli_ve.SPLITS.items()
         ],
-    }
-    for path, rows, expected, counted in files[report.name]:
-        items = list(rows(path))
-        records = [item for item in items if not isinstance(item, Problem)]
-        report.problems += [item for item in items if isinstance(item, Problem)]
-        if records or not items:  # else the reader has said why there are none
-            report.expect(path, len(records), expected, "sound rows")
-        if records:
-            report.counts.append(f"{len(records)} {counted}")
-        sizes = Counter(fields.get("SemEval_set") for fields in records)
-        for name, expected in sick.SETS.items() if sizes.keys() & sick.SETS.keys() else ():
-            report.expect(path, sizes[name], expected, f"pairs of {name}")
+    }[report.name]
+    for path, expected, counted in files:
+        items = list(TABLES[report.name].rows(path))
+        problems = [item for item in items if isinstance(item, Problem)]
+        report.problems += problems
+        sound = len(items) - len(problems)
+        if sound or not problems:  # else the reader has said why there are none
+            report.expect(path, sound, expected, "sound rows")
+        if sound:
+            report.counts.append(f"{sound} {counted}")
     if report.name == "clue" and (folder / "img2idxmap.json").is_file():
         with report.refusals(folder / "img2idxmap.json"):
             clue.image_numbers(folder)
@@ -241,47 +216,23 @@ def _photographs(report: Report) -> None:
 
 def _region_features(report: Report, roots: list[Path]) -> None:
     """Every folder in a layout of `precomputed`, here or one below; all values are read."""
-    files, listings = (
-        sorted(p for root in roots for depth in ("", "*/") for p in listed(root, depth + pattern))
-        for pattern in ("*_caps.txt", "dataset_*.json")
-    )
-    if not files and not listings:
+
+    splits_of: dict[Path, list[str]] = {}
+    for pattern in ("*_caps.txt", "dataset_*.json"):
+        paths = [p for root in roots for depth in ("", "*/") for p in listed(root, depth + pattern)]
+        for path in sorted(paths):
+            split = path.name.removesuffix("_caps.txt")
+            if split in precomputed.FILE_SPLITS:
+                splits_of.setdefault(path.parent, []).append(split)
+            elif path.suffix == ".json":
+                splits_of.setdefault(path.parent, ["train", "val", "test"])
+    if not splits_of:
         problem = "no {train,dev,test}_caps.txt and no dataset_*.json here or one below"
         report.add(report.folder, None, problem, registry.find(report.name).how)
-    splits_of: dict[Path, set[str]] = {}
-    pieces = [
-        (path, split)
-        for path in listings if not list(path.parent.glob("*_caps.txt"))
-        for split in ("train", "val", "test")
-    ]  # fmt: skip
-    for path in files:
-        split = path.name.removesuffix("_caps.txt")
-        splits_of.setdefault(path.parent, set()).add("test" if split == "testall" else split)
-        if split in precomputed.FILE_SPLITS:
-            pieces.append((path, split))
-        else:
-            report.notes.append(f"{path} is of no split that is known, and was not read")
-    for path, split in pieces:
-        with report.refusals(path):
-            report.counts.append(precomputed.inspect(path.parent, split))
     for folder, splits in splits_of.items():
-        for split in sorted({"train", "dev", "test"} - splits):
+        for split in splits:
+            with report.refusals(folder):
+                report.counts.append(precomputed.inspect(folder, split))
+        written = {precomputed.FILE_SPLITS[split].removesuffix("all") for split in splits}
+        for split in sorted({"train", "dev", "test"} - written):
             report.add(folder / f"{split}_caps.txt", None, "is missing", "get this split, too")
-
-
-def _links(report: Report) -> None:
-    """The authors' document sets, each in a folder of its own."""
-    folders = [path.parent for path in listed(report.folder, "*/docs.json")]
-    if not folders:
-        report.add(report.folder, None, "no */docs.json", registry.find("links").how)
-    for folder in folders:
-        with report.refusals(folder):
-            corpus = read_corpus(folder)
-            sizes = "/".join(str(len(corpus.split(split))) for split in ("train", "val", "test"))
-            report.counts.append(f"{folder.name} {sizes} documents")
-
-
-CHECKS: dict[str, Callable[[Report], None]] = {
-    "flickr8k": _flickr8k, "flickr30k": _photographs, "mscoco": _photographs, "links": _links,
-    "karpathy": _karpathy, **dict.fromkeys(("clue", "cite", "sick", "snli_ve"), _table),
-}  # fmt: skip

@@ -283,12 +283,12 @@ def search(
     folder; later only new and changed ones are. Interrupted, the same command goes on.
     """
     from mmlib.core.device import pick_device
-    from mmlib.suite import score, search, sheet
+    from mmlib.suite import score, search
 
     if out and out.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"--out {out}: lies in the folder that is searched; name another")
     if out:
-        sheet.must_be_sheet(out)
+        search.must_be_sheet(out)
     search.must_be_findable(text, k)
     read = score.read(model, pick_device(device), weights)
     print(read.card, file=sys.stderr)  # what it has seen
@@ -322,13 +322,13 @@ def score(
     from mmlib.core.tables import without_formulas
     from mmlib.suite import score
 
-    rows = score.read_csv(pairs)
+    table = score.read_csv(pairs)
     scorer = score.read(model, pick_device(device), weights)
-    inputs = (pairs, scorer.path, *(row.image for row in rows))
+    inputs = (pairs, scorer.path, *map(Path, table.image))
     if out and out.resolve() in {path.resolve() for path in inputs}:
         raise ValueError(f"--out would write over {out}, which is read: name another file")
     print(scorer.card, file=sys.stderr)  # of which pictures its odds are
-    table = without_formulas(scorer.score(rows, prior))
+    table = without_formulas(scorer.score(table, prior))
     if out is None:
         print(table.to_csv(index=False), end="")
     else:

@@ -1,8 +1,8 @@
 """`mmlib compare`: a retriever of one's own beside the recorded systems of paper 03."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from mmlib.papers.cora.run.systems import ORDER, original
 from mmlib.papers.cora.show import captions_and_images, results, with_rows
 from mmlib.suite import record
 from mmlib.suite.encoders import Encoder, batches, python_file
-from mmlib.world import Clarity, captioned_images
+from mmlib.world import captioned_images
 
 # By chance a caption's image comes in the middle.
 NO_BETTER = (
@@ -46,23 +46,22 @@ class Comparison:
     in_family: pd.Series
     warning: str = ""
 
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables by name."""
+        tables = {"results": self.results, "differences": self.differences}
+        in_family = self.in_family.round(1).to_frame("in family, %")
+        return tables | ({"in_family": in_family} if len(in_family) else {})
+
     def __str__(self) -> str:
-        tables: list[pd.DataFrame | pd.Series] = [self.results, self.differences]
-        if len(self.in_family):
-            tables.append(self.in_family.round(1).rename("in family, %").to_frame())
-        texts = [self.warning, *(table.to_string() for table in tables)]
+        texts = [self.warning, *(table.to_string() for table in self.tables.values())]
         return "\n\n".join(filter(None, texts))
 
 
 def compare(
-    number: str,
-    scores: np.ndarray,
-    tier: str = "world",
-    dataset: str = "",
-    *,
-    name: str = "yours",
-    folder: Path | None = None,
-) -> Comparison:
+    number: str, scores: np.ndarray, tier: str = "world", dataset: str = "",
+    *, name: str = "yours", folder: Path | None = None,
+) -> Comparison:  # fmt: skip
     """Rank test images and captions by `scores`, and hold them against the recorded systems.
 
     number: "03", the notebook whose paper ranks images by captions. scores (test images, test
@@ -86,8 +85,6 @@ def compare(
     family = count // len(np.unique(clusters[images]))  # images that differ in structure alone
     if family > 1:
         image_of = np.repeat(np.arange(count), len(image_of) // count)
-        if not np.array_equal(image_of // family, clusters[captions]):
-            raise DataError(f"{dataset}: the record does not tell which image a caption is of")
     shape = count, len(image_of)
     if scores.shape != shape:
         turned = "; transpose it" if scores.shape == shape[::-1] else ""
@@ -97,28 +94,26 @@ def compare(
         ranks = ranks_of_scores(scores, image_of)
     except ValueError as error:
         raise DataError(f"the similarity matrix: {error}") from None
-    own = per_item(ranks)
-    own["R@1"] = 100.0 * (own["rank"] <= 1)
+    mine = per_item(ranks)
     columns = {
-        "RSUM": ("RSUM", slice(None)), "caption → image, R@1": ("R@1", captions),
-        "image → caption, R@1": ("R@1", images), "in family": ("in family", captions),
+        "RSUM": ("RSUM", slice(None)), "caption → image, R@1": ("rank", captions),
+        "image → caption, R@1": ("rank", images),
     }  # fmt: skip
     shares = {}
     if family > 1:
-        own["in family"] = right_in_family(scores, image_of, family)
-        shares[name] = float(np.nanmean(own["in family"]))
+        columns["in family"] = "in family", captions
+        mine["in family"] = right_in_family(scores, image_of, family)
+        shares[name] = float(np.nanmean(mine["in family"]))
     differences: dict[str, dict[str, str]] = {}
     for system in with_rows(evidence, dataset, ORDER):
         differences[system] = {}
         for column, (metric, items) in columns.items():
-            if metric not in own:
-                continue
-            theirs = evidence.values(dataset, system, "rank" if metric == "R@1" else metric)
-            theirs = 100.0 * (theirs <= 1) if metric == "R@1" else theirs
-            gap = crossed(own[metric][items] - theirs[:, items], clusters[items])
-            differences[system][f"difference in {column}"] = gap.told(1)
+            both = mine[metric], evidence.values(dataset, system, metric)
             if metric == "in family":
-                shares[system] = float(np.nanmean(theirs))
+                shares[system] = float(np.nanmean(both[1]))
+            yours, theirs = (100.0 * (v <= 1) for v in both) if metric == "rank" else both
+            gap = crossed(yours[items] - theirs[:, items], clusters[items])
+            differences[system][f"difference in {column}"] = gap.told(1)
     recorded = results(evidence, dataset)
     figures = {key: f"{value:.1f}" for key, value in metrics(ranks).items()}
     return Comparison(
@@ -132,25 +127,26 @@ def compare(
 # --- The test items, and what is made of them --------------------------------------------------
 
 
-def ranked_items(tier: str, dataset: str) -> CaptionedImages:
+def ranked_items(number: str, tier: str, dataset: str = "") -> CaptionedImages:
     """The test images with their captions, in the order of a similarity matrix.
 
     Rows are images in this order, columns all captions of the first image, then all of the second.
     Raises DataError for missing data and for a collection that is not there.
     """
+    _must_rank(number)
+    dataset = dataset or tier
     if tier == flickr8k.NAME:
         return flickr8k.load("test", features=None)
     if tier == "paper":
         return load_study(tier, [dataset])[dataset].images["test"]
-    recorded: Mapping[str, controlled.Dials | Clarity] = controlled.RECORDED
-    count = world.DRAWN_IMAGES["test"]
-    if tier == "world":
-        recorded, count = world.CLARITY, world.WORLD_IMAGES["test"]
+    collections: dict[str, Any] = {"world": world.CLARITY, "controlled": controlled.RECORDED}
+    recorded = collections[tier]
     if original(dataset) not in recorded:
         raise DataError(f"no collection {dataset!r}; there are: {'; '.join(recorded)}")
     dials = recorded[original(dataset)]
     if isinstance(dials, controlled.Dials):
         return controlled.load(dials).images["test"]
+    count = (world.WORLD_IMAGES if tier == "world" else world.DRAWN_IMAGES)["test"]
     return captioned_images("test", count, family=world.FAMILY, clarity=dials)
 
 
@@ -159,8 +155,7 @@ def similarity(number: str, model: Encoder, tier: str = "world", dataset: str = 
 
     Of a controlled collection without pictures, it encodes arrays (regions, width).
     """
-    _must_rank(number)
-    images = ranked_items(tier, dataset or tier)
+    images = ranked_items(number, tier, dataset)
     made_up = isinstance(images, controlled.ControlledImages)
     show = images.features.__getitem__ if made_up else images.open_image
     rows = batches(range(len(images.captions)))
@@ -171,6 +166,7 @@ def similarity(number: str, model: Encoder, tier: str = "world", dataset: str = 
 
 def scores_of(number: str, source: Path, tier: str, dataset: str) -> np.ndarray:
     """The similarity matrix of a .npy file, or of the two functions of a Python file."""
+    _must_rank(number)
     if source.suffix == ".py":
         return similarity(number, python_file(source), tier, dataset)
     try:
@@ -186,8 +182,7 @@ def scores_of(number: str, source: Path, tier: str, dataset: str) -> np.ndarray:
 
 def write_items(number: str, tier: str, dataset: str, path: Path) -> int:
     """Write the test items as CSV: row, column, image and caption; returns how many there are."""
-    _must_rank(number)
-    images = ranked_items(tier, dataset or tier)
+    images = ranked_items(number, tier, dataset)
     rows = [
         (row, images.ids[row], text) for row, group in enumerate(images.captions) for text in group
     ]
@@ -199,10 +194,7 @@ def write_items(number: str, tier: str, dataset: str, path: Path) -> int:
 
 def write(comparison: Comparison, out: Path) -> None:
     """Write the tables of a comparison as CSV into a folder."""
-    tables = {"results": comparison.results, "differences": comparison.differences}
-    if len(comparison.in_family):
-        tables["in_family"] = comparison.in_family.to_frame("in family, %")
-    for name, table in tables.items():
+    for name, table in comparison.tables.items():
         write_atomic(out / f"{name}.csv", without_formulas(table).to_csv)
 
 

@@ -21,17 +21,7 @@ from mmlib.features.store import UNREADABLE, rgb
 BATCH = 64  # pictures or texts that are encoded together
 SIDE = 1024  # pixels of a picture's longer side that are read, more than any model here takes
 FUNCTIONS = ("encode_images", "encode_texts")
-COLUMNS = ["image", "caption"]
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "spiece.model")
-
-
-@dataclass(frozen=True)
-class Row:
-    """A picture's file, the caption that is scored, and other captions of the picture."""
-
-    image: Path
-    caption: str
-    others: tuple[str, ...] = ()
 
 
 def open_small(path: Path) -> Image.Image:
@@ -98,15 +88,16 @@ class Encoder:
         """The words of a text that the model does not know, as far as it can tell."""
         return []
 
-    def score(self, rows: Sequence[Row], prior: float = 0.0) -> pd.DataFrame:
-        """A line a pair: image, caption and their cosine; the prior is of judges alone.
+    def score(self, pairs: pd.DataFrame, prior: float = 0.0) -> pd.DataFrame:
+        """Image, caption and cosine of each pair (`score.read_csv`); the prior is of judges alone.
 
         Raises DataError for a picture that cannot be read.
         """
-        texts = self.encode_texts([row.caption for row in rows])
-        images = of_pictures(rows, self.encode_images)
+        texts = self.encode_texts(list(pairs.caption))
+        images = of_pictures(pairs.image, self.encode_images)
         self.cosines(images[:1], texts[:1])
-        return table_of(rows).assign(cosine=np.einsum("nd,nd->n", images, texts).round(4))
+        cosines = np.einsum("nd,nd->n", images, texts)
+        return pairs[["image", "caption"]].assign(cosine=cosines.round(4))
 
 
 def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -114,19 +105,14 @@ def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (items[start : start + BATCH] for start in range(0, len(items), BATCH))
 
 
-def table_of(rows: Sequence[Row]) -> pd.DataFrame:
-    """The image and the caption of each row."""
-    return pd.DataFrame([(str(row.image), row.caption) for row in rows], columns=COLUMNS)
-
-
-def of_pictures(rows: Sequence[Row], see: Callable[[list[Image.Image]], Any]) -> np.ndarray:
-    """What `see` makes of each row's picture, (rows, ...); each file is read once.
+def of_pictures(files: pd.Series, see: Callable[[list[Image.Image]], Any]) -> np.ndarray:
+    """What `see` makes of each picture, (files, ...); a file that is named twice is read once.
 
     Raises DataError for a picture that cannot be read.
     """
-    paths = list(dict.fromkeys(row.image for row in rows))
-    blocks = [see([open_small(path) for path in block]) for block in batches(paths)]
-    return np.concatenate(blocks)[[paths.index(row.image) for row in rows]]
+    codes, paths = pd.factorize(files)
+    blocks = [see([open_small(Path(path)) for path in block]) for block in batches(paths)]
+    return np.concatenate(blocks)[codes]
 
 
 def python_file(path: Path) -> Encoder:

@@ -9,7 +9,7 @@ judge.score(score.read_csv("pairs.csv"), prior=0.05)
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from mmlib.papers.entailment.method.metrics import best_threshold
 from mmlib.papers.entailment.method.retrievers import MAX_WORDS, AlignFuse
 from mmlib.papers.entailment.run.judge import scores
 from mmlib.suite import encoders
-from mmlib.suite.encoders import Encoder, Row
+from mmlib.suite.encoders import Encoder
 from mmlib.world import backbone
 
 SMALL = PACKAGE / "world" / "judge.safetensors"  # by `mmlib train judge`
@@ -46,12 +46,13 @@ WORLD = {"backbone": "world"}  # what saw the pictures of a model: here the worl
 MODELS = "small; a file of `mmlib train`; a CLIP's folder; a .py file with two functions"
 
 
-def read_csv(path: Path | str) -> list[Row]:
-    """Rows of a file with the columns image, caption and, for more captions of the image, caption.
+def read_csv(path: Path | str) -> pd.DataFrame:
+    """The pairs of a file with the columns image, caption and, for more captions of it, caption.
 
-    Pictures are looked for beside the file. Raises DataError that names file, row and mend.
+    Columns: image (its file), caption, others (a tuple). Pictures are looked for beside the file.
+    Raises DataError that names file, row and mend.
     """
-    path, rows = Path(path), []
+    path = Path(path)
     try:
         table = pd.read_csv(path, header=None, dtype=str, encoding="utf-8-sig").fillna("")
     except UnicodeDecodeError:
@@ -60,19 +61,20 @@ def read_csv(path: Path | str) -> list[Row]:
         reason = " ".join(str(error).split())
         mend = "put texts with commas in quotes, close them, and double those within a text"
         raise DataError(f"{path}: cannot be read ({reason}); {mend}") from None
-    header, *pairs = [[field.strip() for field in row] for row in table.values]
-    if header[:2] != encoders.COLUMNS or {*header[2:]} - {"caption"}:
+    header, *rows = [[field.strip() for field in row] for row in table.values]
+    if header[:2] != ["image", "caption"] or {*header[2:]} - {"caption"}:
         fault = "is not image,caption or image,caption,caption and so on"
         raise DataError(f"{path}, row 1: {fault}; name the columns there, and leave out others")
-    for number, (image, caption, *others) in enumerate(pairs, 2):
+    pairs = []
+    for number, (image, caption, *others) in enumerate(rows, 2):
         if not caption:
             raise DataError(f"{path}, row {number}: has no caption; write image,caption")
         if not (path.parent / image).is_file():
             raise DataError(f"{path}, row {number}: there is no picture {image}; mend its name")
-        rows.append(Row(path.parent / image, caption, tuple(filter(None, others))))
-    if not rows:
+        pairs.append((str(path.parent / image), caption, tuple(filter(None, others))))
+    if not pairs:
         raise DataError(f"{path}: has no pairs; write one a line")
-    return rows
+    return pd.DataFrame(pairs, columns=["image", "caption", "others"])
 
 
 def keep(
@@ -146,7 +148,7 @@ class Scorer(Encoder):
         known = set(self.words.words)
         return [word for word in tokenize(text) if word not in known and word.isalnum()]
 
-    def score(self, rows: Sequence[Row], prior: float = 0.0) -> pd.DataFrame:
+    def score(self, pairs: pd.DataFrame, prior: float = 0.0) -> pd.DataFrame:
         """A line a pair: image, caption, "log odds", "probability", "threshold", "entailed".
 
         prior: the share of pairs that you take for entailed; 0: that of the calibration pairs. The
@@ -154,26 +156,23 @@ class Scorer(Encoder):
         Raises DataError for a picture that cannot be read and for a model whose weights give no
         numbers, ValueError for a prior of 1 or more.
         """
-        table, meta, n = encoders.table_of(rows), self.meta, len(rows)
+        table, meta, n = pairs[["image", "caption"]], self.meta, len(pairs)
         if not 0 <= prior < 1:
             raise ValueError(f"a prior is a share between 0 and 1, not {prior}")
-        images = encoders.of_pictures(rows, self.regions)
+        images = encoders.of_pictures(pairs.image, self.regions)
         # Lines are words apart to the reader, and tell which captions were joined.
-        premise = tuple("\n".join(row.others) for row in rows)
+        premise = tuple(map("\n".join, pairs.others))
         stems = Weights([])
         stems.update(meta["stems"])
         stems.unknown = meta["unknown"]
-        frozen_inputs = frozen(
-            self.retriever, self.words, images,
-            sorted({text for row in rows for text in (row.caption, *row.others)}), stems,
-            {text: row.others for text, row in zip(premise, rows, strict=True)},
-        )  # fmt: skip
+        texts = sorted({*pairs.caption, *pairs.others.explode().dropna()})
+        joined = dict(zip(premise, pairs.others, strict=True))
         samples = Samples(
-            premise, tuple(row.caption for row in rows), np.arange(n), np.zeros(n, dtype=int),
+            premise, tuple(pairs.caption), np.arange(n), np.zeros(n, dtype=int),
             ("mme",) * n, ("yours",) * n,  # type: ignore[arg-type]
             tuple(map(str, range(n))),
         )  # fmt: skip
-        inputs = frozen_inputs.inputs(samples)
+        inputs = frozen(self.retriever, self.words, images, texts, stems, joined).inputs(samples)
         result = inputs[:, 4]  # cosines
         if self.judge is not None:
             how = self.judge.settings
@@ -208,27 +207,21 @@ def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None
                 raise ValueError(f"the tensor {name} is not finite")
             states.get(name.partition(".")[0], {})[name.partition(".")[2]] = value
         words, scale, judge = Words(meta["words"]), tensors["regions"].numpy(), None
-        if scale.ndim != 2 or len(scale) != 2 or not (scale[1] > 0).all():
-            raise ValueError("the tensor regions is no mean and deviation (2, W) above 0")
         positions = tensors["retriever.image.layers.embeddings.position_embeddings.weight"]
         table = np.zeros((0, len(positions) - 1, scale.shape[1]), np.float32)  # without [CLS]
-        shape, numbers = Shape(**meta["shape"]), [meta["unknown"], *meta["stems"].values()]
+        shape = Shape(**meta["shape"])
         retriever = read_retriever(states["retriever"], shape, meta["space"], table, len(words))
+        numbers = [meta["unknown"], *meta["stems"].values()]
         if meta["judge"] is not None:
             judge = classifier(Settings(**meta["judge"]), len(words), table)
             judge.load_state_dict(states["judge"])
             lists = [meta[name] for name in ("weights", "mean", "deviation", "odds")]
             numbers.extend(value for values in lists for value in values)
-            lengths, labels = list(map(len, lists)), meta["labels"]
-            if lengths != [11, 9, 9, len(labels)] or set(labels) != {0, 1} or min(lists[2]) <= 0:
+            if [*map(len, lists)] != [11, 9, 9, len(meta["labels"])] or min(lists[2]) <= 0:
                 raise ValueError("weights, mean, deviation, odds and labels do not go together")
         if not np.isfinite(numbers).all():
             raise ValueError("a number among its notes is not finite")
-        if len(set(meta["words"])) < len(meta["words"]) or not isinstance(meta["card"], str):
-            raise ValueError("a word stands there twice, or the card is no text")
-        see = _network(path, meta.get("sees", WORLD), device, weights)
-    except DataError:
-        raise
+        sees = meta.get("sees", WORLD)
     except Exception as error:  # whatever a file leads to that is none of `keep`
         lacks = "lacks " if isinstance(error, KeyError) else ""
         reason = lacks + " ".join(str(error).split())[:200]
@@ -236,14 +229,31 @@ def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None
             f"{path}: no model that score.keep has written ({reason}); keep it anew"
         ) from None
 
-    def regions(pictures: list[Image.Image]) -> np.ndarray:
-        found = see(pictures)
-        if scale.shape[1] != found.shape[-1]:
+    vision: Any = None
+    if sees != WORLD:
+        name = sees["backbone"]
+        given = backbones.weights_note(weights, backbones.torchvisions_weights(name))
+        if given != sees["weights"]:
             raise DataError(
-                f"{path}: reads image features of width {scale.shape[1]}, not {found.shape[-1]}, "
+                f"{path}: its pictures were seen by {name}, weights: {sees['weights']}; name these "
+                f"with --weights (now: {given})"
+            )
+        vision = backbones.load(name, weights)
+        vision.network.to(device)
+
+    @torch.inference_mode()
+    def regions(pictures: list[Image.Image]) -> np.ndarray:
+        if vision is None:
+            seen = backbone.extract(pictures)[0]
+        else:
+            pixels = torch.stack([vision.preprocess(picture) for picture in pictures])
+            seen = vision.see(pixels.to(device), sees["regions"])[0].float().cpu().numpy()
+        if scale.shape[1] != seen.shape[-1]:
+            raise DataError(
+                f"{path}: reads image features of width {scale.shape[1]}, not {seen.shape[-1]}, "
                 "as the network gives that it names; train it anew"
             )
-        return ((found - scale[0]) / scale[1]).astype(np.float32)
+        return ((seen - scale[0]) / scale[1]).astype(np.float32)
 
     @torch.no_grad()
     def image_vectors(pictures: list[Image.Image]) -> Tensor:
@@ -258,27 +268,3 @@ def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None
         path, meta["card"], file_hash(path), image_vectors, text_vectors,
         meta, words, regions, retriever.eval(), judge,
     )  # fmt: skip
-
-
-def _network(
-    path: Path, sees: Mapping[str, Any], device: str, weights: Path | str | None
-) -> Callable[[list[Image.Image]], np.ndarray]:
-    """What gives the regions (n, R, W) of pictures, as `sees` of `keep` names it."""
-    name = sees["backbone"]
-    if sees == WORLD:
-        return lambda pictures: backbone.extract(pictures)[0]
-    given = backbones.weights_note(weights, backbones.torchvisions_weights(name))
-    if given != sees["weights"]:
-        raise DataError(
-            f"{path}: its pictures were seen by {name}, weights: {sees['weights']}; name these "
-            f"with --weights (now: {given})"
-        )
-    vision = backbones.load(name, weights)
-    vision.network.to(device)
-
-    @torch.inference_mode()
-    def see(pictures: list[Image.Image]) -> np.ndarray:
-        pixels = torch.stack([vision.preprocess(picture) for picture in pictures])
-        return vision.see(pixels.to(device), sees["regions"])[0].float().cpu().numpy()
-
-    return see

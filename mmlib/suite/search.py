@@ -10,49 +10,61 @@ Pictures are encoded once and kept in an index, a hidden file of the folder; lat
 changed ones are.
 """
 
+import base64
 import hashlib
+import io
 import json
 import sys
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image, ImageFilter
-from safetensors import SafetensorError, safe_open
+from matplotlib.figure import Figure
+from PIL import Image, ImageDraw, ImageFilter
+from safetensors import safe_open
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError
 from mmlib.core.files import PICTURES, listed, write_tensors
-from mmlib.suite import score, sheet
+from mmlib.core.paths import write_atomic
+from mmlib.suite import score
 from mmlib.suite.encoders import Encoder, batches, open_small
 
 THUMBNAIL = 384  # pixels of the longer side of a picture that was found
-Region = tuple[float, float, float, float]  # left, top, right, bottom as shares of the sides
-# Windows of half the picture's sides.
-WINDOWS: list[Region] = [
-    (x / 4, y / 4, x / 4 + 0.5, y / 4 + 0.5) for y in range(3) for x in range(3)
-]
-Kept = dict[str, tuple[tuple[int, int], np.ndarray]]  # name -> its size and time of change; vector
+COLUMNS = 5  # pictures in a row of a sheet
+OUTLINE = "#D55E00"
+# Windows of half the picture's sides: left, top, right, bottom as shares of these.
+WINDOWS = [(x / 4, y / 4, x / 4 + 0.5, y / 4 + 0.5) for y in range(3) for x in range(3)]
+NOTE = "Outlined is the part of a picture that its score depends on most."
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{text}</title><style>
+body {{ font-family: sans-serif; margin: 1em }}
+main {{ display: flex; flex-wrap: wrap; gap: 1em }}
+figure {{ margin: 0; width: 15em }}
+img {{ max-width: 100%; max-height: 15em }}
+figcaption {{ overflow-wrap: anywhere; font-size: small }}
+</style></head><body><h1>{text}</h1><p>{note}</p><main>{figures}</main></body></html>
+"""
+FIGURE = """
+<figure><a href="{link}"><img src="data:image/jpeg;base64,{data}" alt="{title}"></a>
+<figcaption>{title}</figcaption></figure>"""
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The pictures found for a text, best first. files: below the folder; scores: cosines (k,)."""
+    """The pictures found for a text. table: score and picture (its file below the folder) by rank,
+    best first; the score is a cosine.
+    """
 
     folder: Path
     model: Encoder
     text: str
-    files: tuple[str, ...]
-    scores: np.ndarray
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """Score and file of each picture, by rank."""
-        rank = pd.RangeIndex(1, len(self.files) + 1, name="rank")
-        return pd.DataFrame({"score": self.scores, "picture": self.files}, index=rank)
+    table: pd.DataFrame
 
     def __str__(self) -> str:
         return "\n".join(f"{rank:4}  {s:5.2f}  {file}" for rank, s, file in self.table.itertuples())
@@ -60,13 +72,13 @@ class Found:
     @cached_property
     def pictures(self) -> list[Image.Image]:
         """The pictures, at most `THUMBNAIL` pixels a side; DataError for one that is gone."""
-        pictures = [open_small(self.folder / file) for file in self.files]
+        pictures = [open_small(self.folder / file) for file in self.table.picture]
         for picture in pictures:
             picture.thumbnail((THUMBNAIL, THUMBNAIL))
         return pictures
 
     @cached_property
-    def regions(self) -> list[Region]:
+    def regions(self) -> list[tuple[float, float, float, float]]:
         """The part of each picture that its score depends on most.
 
         That one of `WINDOWS` whose blurring lowers the cosine most (occlusion: Zeiler and Fergus,
@@ -77,7 +89,7 @@ class Found:
             smooth = picture.filter(ImageFilter.GaussianBlur(max(picture.size) / 8))
             blurred = [picture.copy() for _ in WINDOWS]
             for copy, window in zip(blurred, WINDOWS, strict=True):
-                corners = sheet.pixels(picture, window)
+                corners = _pixels(picture, window)
                 copy.paste(smooth.crop(corners), corners[:2])
             cosines = self.model.cosines(self.model.encode_images(blurred), wanted)
             best.append(WINDOWS[int(np.argmin(cosines))])
@@ -88,17 +100,54 @@ class Found:
 
         Raises DataError for another suffix and for a picture that is gone.
         """
-        path = sheet.must_be_sheet(Path(path))
-        sheet.write(self._items(), self.text, self.model.card, path)
+        path = Path(path)
+        must_be_sheet(path)
+        if path.suffix == ".html":
+            content = self._repr_html_().encode("utf-8", "replace")  # names may be of other bytes
+            write_atomic(path, lambda file: file.write_bytes(content))
+            return
+        rows = -(-len(self.table) // COLUMNS)
+        figure = Figure((3 * COLUMNS, 3.5 * rows), layout="constrained")
+        figure.suptitle(textwrap.fill(self.text, 35 * COLUMNS), parse_math=False)
+        for axes in (grid := figure.subplots(rows, COLUMNS, squeeze=False)).flat:
+            axes.axis("off")
+        for axes, (title, picture, _) in zip(grid.flat, self._outlined(), strict=False):
+            axes.imshow(picture)
+            axes.set_title(textwrap.fill(title, 35), fontsize=8, parse_math=False)
+        write_atomic(path, lambda file: figure.savefig(file))
 
     def _repr_html_(self) -> str:
-        return sheet.page(self._items(), self.text, self.model.card)
+        figures = []
+        for title, picture, path in self._outlined():
+            buffer = io.BytesIO()
+            picture.save(buffer, "JPEG", quality=90)
+            data = base64.b64encode(buffer.getvalue()).decode()
+            link = escape(path.absolute().as_uri())
+            figures.append(FIGURE.format(link=link, data=data, title=escape(title)))
+        note = escape(f"{NOTE} {self.model.card}")
+        return PAGE.format(text=escape(self.text), note=note, figures="".join(figures))
 
-    def _items(self) -> list[sheet.Item]:
-        titles = [f"{rank}. {s:.2f} {file}" for rank, s, file in self.table.itertuples()]
-        paths = [self.folder / file for file in self.files]
-        columns = (self.pictures, self.regions, titles, paths)
-        return [sheet.Item(*row) for row in zip(*columns, strict=True)]
+    def _outlined(self) -> list[tuple[str, Image.Image, Path]]:
+        """Title, picture with its region outlined, and file."""
+        outlined = []
+        rows = zip(self.table.itertuples(), self.pictures, self.regions, strict=True)
+        for (rank, cosine, file), picture, region in rows:
+            picture, width = picture.copy(), max(2, max(picture.size) // 80)
+            left, top, right, bottom = _pixels(picture, region)
+            corners = left, top, right - 1, bottom - 1
+            ImageDraw.Draw(picture).rectangle(corners, None, OUTLINE, width)
+            outlined.append((f"{rank}. {cosine:.2f} {file}", picture, self.folder / file))
+        return outlined
+
+
+def must_be_sheet(path: Path) -> None:
+    """Raises DataError where a file is neither .png nor .html."""
+    if path.suffix not in (".png", ".html"):
+        raise DataError(f"{path}: a contact sheet is a file whose name ends in .png or .html")
+
+
+def _pixels(picture: Image.Image, region: tuple[float, ...]) -> tuple[int, ...]:
+    return tuple(round(share * size) for share, size in zip(region, picture.size * 2, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +174,9 @@ class Index:
         must_be_findable(text, k)
         scores = self.model.cosines(self.vectors, self.model.encode_texts([text]))[:, 0]
         best = np.argsort(-scores, kind="stable")[:k]
-        files = tuple(self.files[row] for row in best)
-        return Found(self.folder, self.model, text, files, scores[best])
+        rank = pd.RangeIndex(1, len(best) + 1, name="rank")
+        table = {"score": scores[best], "picture": [self.files[row] for row in best]}
+        return Found(self.folder, self.model, text, pd.DataFrame(table, index=rank))
 
 
 def must_be_findable(text: str, k: int) -> None:
@@ -153,21 +203,18 @@ def folder(
     files = [p for p in listed(path, "**/*") if p.suffix.lower() in PICTURES and not p.is_dir()]
     if not files:
         raise DataError(f"{path}: no pictures there, nor in its folders ({', '.join(PICTURES)})")
-    states = {}
+    states = []  # name, size and time of change
     for file in files:
-        # A link to nowhere can be neither asked nor read.
-        status = file.stat() if file.exists() else None
+        status = file.stat() if file.exists() else None  # a link may lead nowhere
         state = (status.st_size, status.st_mtime_ns) if status else (0, 0)
-        states[file.relative_to(path).as_posix()] = state
-    identity = _hash(model.identity)  # each model has an index of its own
-    store = path / f".mmlib-{identity[:12]}.safetensors"
+        states.append((file.relative_to(path).as_posix(), *state))
+    store = path / f".mmlib-{_hash(model.identity)}.safetensors"  # each model has its own
     if index is not None:
-        whose = _hash(f"{path.resolve()} {identity}")
-        store = Path(index) / f"{path.resolve().name}-{whose[:12]}.safetensors"
-    before = _read(store, identity)
-    kept = {name: before[name] for name, state in states.items()
-            if name in before and before[name][0] == state}  # fmt: skip
-    new = [name for name in states if name not in kept]
+        whose = _hash(f"{path.resolve()} {model.identity}")
+        store = Path(index) / f"{path.resolve().name}-{whose}.safetensors"
+    before = _read(store)
+    kept = {state: before[state] for state in states if state in before}
+    new = [state for state in states if state not in kept]
     left_out: dict[str, str] = {}
 
     def read(name: str) -> Image.Image | None:
@@ -178,56 +225,50 @@ def folder(
             return None
 
     try:
-        for names in tqdm(list(batches(new)), desc=path.name, disable=None):
+        for block in tqdm(list(batches(new)), desc=path.name, disable=None):
             with ThreadPoolExecutor() as pool:
-                pictures = dict(zip(names, pool.map(read, names), strict=True))
-            seen = {name: picture for name, picture in pictures.items() if picture is not None}
-            vectors = model.encode_images(list(seen.values())) if seen else ()
-            kept |= {n: (states[n], vector) for n, vector in zip(seen, vectors, strict=True)}
+                pictures = list(pool.map(read, [name for name, *_ in block]))
+            seen = {s: p for s, p in zip(block, pictures, strict=True) if p is not None}
+            if seen:
+                kept |= zip(seen, model.encode_images(list(seen.values())), strict=True)
     finally:  # also when interrupted, so that the same call goes on from here
-        if kept.keys() != before.keys() or len(new) > len(left_out):
-            _write(store, identity, kept)
+        if kept.keys() != before.keys():
+            _write(store, kept)
     if left_out:
         gone = f"{len(left_out)} of {len(files)} files, such as {next(iter(left_out.values()))}"
         if not kept:
             raise DataError(f"{path}: no picture can be read: {gone}")
         print(f"left out: {gone}", file=sys.stderr)
-    names = [name for name in states if name in kept]
-    table = np.stack([kept[name][1] for name in names])
-    return Index(path, model, tuple(names), table, len(new) - len(left_out), left_out)
+    rows = [state for state in states if state in kept]
+    vectors = np.stack([kept[state] for state in rows])
+    names = tuple(name for name, *_ in rows)
+    return Index(path, model, names, vectors, len(new) - len(left_out), left_out)
 
 
 def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def _read(store: Path, model: str) -> Kept:
-    """What an index holds; nothing where there is none, or a damaged one."""
+def _read(store: Path) -> dict[tuple, np.ndarray]:
+    """The vectors of an index by name, size and time of change; none where it is damaged."""
     try:
         with safe_open(store, "np") as file:
-            notes = json.loads((file.metadata() or {})["mmlib"])
-            vectors, states = file.get_tensor("vectors"), file.get_tensor("states")
-        if notes["model"] != model or not np.isfinite(vectors).all() or vectors.ndim != 2:
-            raise ValueError("of another model")
-        rows = zip(notes["files"], states.tolist(), vectors, strict=True)
-        return {name: ((int(size), int(time)), vector) for name, (size, time), vector in rows}
+            states = json.loads(file.metadata()["mmlib"])
+            return dict(zip(map(tuple, states), file.get_tensor("vectors"), strict=True))
     except FileNotFoundError:
         return {}
-    except (OSError, SafetensorError, LookupError, ValueError, TypeError, RecursionError):
+    except Exception:  # whatever a damaged file leads to
         print(f"{store}: damaged, so the index is made anew", file=sys.stderr)
         return {}
 
 
-def _write(store: Path, model: str, kept: Kept) -> None:
+def _write(store: Path, kept: dict[tuple, np.ndarray]) -> None:
     """Write an index whole, or say why not: what was asked for can be answered all the same."""
     if not kept:
         return
-    states, vectors = zip(*kept.values(), strict=True)
-    arrays = {"vectors": np.stack(vectors), "states": np.array(states, dtype=np.int64)}
     try:
-        notes = json.dumps({"model": model, "files": list(kept)})
-        write_tensors(store, arrays, {"mmlib": notes})
+        vectors = np.stack(list(kept.values()))
+        write_tensors(store, {"vectors": vectors}, {"mmlib": json.dumps(list(kept))})
     except OSError as error:
-        reason = error.strerror or error
         mend = "the index is not kept (--index names another folder)"
-        print(f"{store}: {reason}, so {mend}", file=sys.stderr)
+        print(f"{store}: {error.strerror or error}, so {mend}", file=sys.stderr)

@@ -42,37 +42,43 @@ def train(kind: Kind, tier: str, out: Path, seed: int = 0, device: str = "cpu") 
     if kind == "judge" and tier == flickr8k.NAME and bert.is_dir():
         problem = "a judge would read this BERT, which does not fit into its file"
         raise DataError(Problem(bert, None, problem, "give the folder another name meanwhile"))
-    sees = dict(score.WORLD) if tier == "world" else _sees()
-    arrays = data.load_arrays(data.load_study(tier), tier)[DATASETS[tier]]
-    job = job_of(tier, DATASETS[tier], systems(tier, DATASETS[tier])[SYSTEMS[kind]], seed)
-    plan, run = BUDGETS[DATASETS[tier]], Run(device)
+    name, sees = DATASETS[tier], dict(score.WORLD)
+    if tier == flickr8k.NAME:  # what made the features of photographs in use
+        folder = registry.find(flickr8k.NAME).folder / "features"
+        store = sets.opened(folder, default=flickr8k.SHARED_FEATURES)
+        sees = {key: store.meta.get(key, "") for key in ("backbone", "weights", "regions")}
+        if sees["regions"] not in ("grid", "global") or not all(sees.values()):
+            problem = (
+                "does not say which network made it, so that a model could see no other picture"
+            )
+            mend = "name another set with --features; `mmlib data features` makes one"
+            raise DataError(Problem(store.path, None, problem, mend))
+    arrays = data.load_arrays(data.load_study(tier), tier)[name]
+    job = job_of(tier, name, systems(tier, name)[SYSTEMS[kind]], seed)
+    plan, run, model = BUDGETS[name], Run(device), None
+    facts = {"seed": seed, "version": __version__, "words": len(arrays.words.words)}
+    if tier == flickr8k.NAME:
+        facts["set"] = store.path.stem
     if kind == "judge":
         model, weights = judge.trained(job, arrays, run), arrays.retriever
-        facts = asdict(plan.judge) | _figures_of_judge(job, model, arrays, run)
+        facts |= asdict(plan.judge) | _figures_of_judge(job, model, arrays, run)
     else:
         weights = judge.weights_of(retriever.stage_b, job, arrays, run)
-        model, facts = None, asdict(plan.retrieval.stage_b["align"])
-        facts |= _figures_of_retriever(weights, plan.retrieval, arrays)
-    facts |= {"seed": seed, "version": __version__, "words": len(arrays.words.words), **sees}
+        facts |= asdict(plan.retrieval.stage_b["align"])
+        twin = build("align", plan.retrieval, arrays.images, len(arrays.words))
+        twin.load_state_dict(weights)
+        facts["pictures"] = len(arrays.splits["train"])
+        for split in ("val", "test"):  # its two encoders alone, as in a search
+            with torch.no_grad():
+                scores, _ = DualEncoder.rank(twin, *arrays.splits[split].tensors(arrays.images))
+            facts[split] = len(arrays.splits[split])
+            ranks = ranks_of_scores(scores, arrays.splits[split].image_of)
+            facts[f"{split}_r10"] = metrics(ranks)["t2i_r10"]
     card = " ".join((CARDS[kind]["text"] + CARDS[kind][tier] + CARDS["limits"][tier]).split())
-    card = card.format(**facts)
-    how = plan.retrieval
-    sees.pop("set", None)
+    card, how = card.format(**facts), plan.retrieval
     model = model and model.cpu()
     score.keep(out, arrays, how.transformers, weights, model, card, how.space, sees)
     return card
-
-
-def _sees() -> dict[str, str]:
-    """What made the features of photographs in use, and the set's name."""
-    folder = registry.find(flickr8k.NAME).folder / "features"
-    store = sets.opened(folder, default=flickr8k.SHARED_FEATURES)
-    names = ("backbone", "weights", "regions")
-    if store.meta.get("regions") not in ("grid", "global") or not set(names) <= store.meta.keys():
-        problem = "does not say which network made it, so that a model could see no other picture"
-        mend = "name another set with --features; `mmlib data features` makes one"
-        raise DataError(Problem(store.path, None, problem, mend))
-    return {"set": store.path.stem, **{name: store.meta[name] for name in names}}
 
 
 def _figures_of_judge(job: Job, model: Any, arrays: Arrays, run: Run) -> dict[str, Any]:
@@ -89,17 +95,3 @@ def _figures_of_judge(job: Job, model: Any, arrays: Arrays, run: Run) -> dict[st
         "dev": judge.dev_loss(model, dev, arrays.images, run.device)["dev_loss"],
         "test": ", ".join(test),
     }  # fmt: skip
-
-
-def _figures_of_retriever(weights: Any, plan: Any, arrays: Arrays) -> dict[str, Any]:
-    """What a retriever's card says: its two encoders alone, as in a search."""
-    model = build("align", plan, arrays.images, len(arrays.words))
-    model.load_state_dict(weights)
-    facts: dict[str, Any] = {"pictures": len(arrays.splits["train"])}
-    for name in ("val", "test"):
-        split = arrays.splits[name]
-        with torch.no_grad():
-            scores, _ = DualEncoder.rank(model, *split.tensors(arrays.images))
-        facts[name] = len(split)
-        facts[f"{name}_r10"] = metrics(ranks_of_scores(scores, split.image_of))["t2i_r10"]
-    return facts

@@ -91,7 +91,7 @@ def words(folder):
             read_word_vectors(folder / f"{n}.txt", ("dog", "cow")) for n in ("bare", "headed")
         ]
         vectors = [{word: table[word].tolist() for word in sorted(table)} for table in tables]
-        return vectors, score.read_csv(folder / "pairs.csv")
+        return vectors, score.read_csv(folder / "pairs.csv").values.tolist()
 
     return read
 

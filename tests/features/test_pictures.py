@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image, ImageChops
 
@@ -97,10 +98,8 @@ def test_features_and_scores_see_the_upright_picture(tmp_path):
     phone = save(UPRIGHT.transpose(FLIPS[4]), tmp_path / "b.png", 6)
     assert regions.open_pixels("a", upright).equal(regions.open_pixels("b", phone))
     assert ImageChops.difference(*map(extraction.open_picture, (upright, phone))).getbbox() is None
-    seen = encoders.of_pictures(
-        [encoders.Row(upright, "a"), encoders.Row(phone, "b")],
-        lambda few: np.stack([*map(np.asarray, few)]),
-    )
+    files = pd.Series([upright, phone])
+    seen = encoders.of_pictures(files, lambda few: np.stack([*map(np.asarray, few)]))
     assert np.array_equal(*seen)
 
 

@@ -150,11 +150,11 @@ def test_without_families_captions_name_their_image(beside):
 )
 def test_drawn_items_are_as_easy_as_those_of_the_record(monkeypatch, tier, dataset, count, clarity):
     monkeypatch.setattr(compare, "captioned_images", lambda *args, **how: (args, how))
-    assert compare.ranked_items(tier, dataset) == (
+    assert compare.ranked_items("03", tier, dataset) == (
         ("test", count), {"family": 4, "clarity": clarity}
     )  # fmt: skip
     with pytest.raises(DataError, match="no collection 'moon'; there are: "):
-        compare.ranked_items(tier, "moon")
+        compare.ranked_items("03", tier, "moon")
 
 
 # Encoders

@@ -37,7 +37,9 @@ def sealed(check, *arguments, **more):
     finally:
         checks.collected = None
     hidden = pickle.loads(pickle.dumps(key.sealed("salt")))
-    return lambda answer: checks.judge(hidden, json.loads(json.dumps(checks.look(answer, key.cases))))
+    return lambda answer: checks.judge(
+        hidden, json.loads(json.dumps(checks.look(answer, key.cases)))
+    )
 
 
 def verdict(check, answer) -> str:
@@ -372,7 +374,8 @@ def test_teachers_version_has_no_blanks_and_nothing_else_is_written(notebook, tm
 
 
 def test_what_stands_above_the_truth_goes_to_students_and_nothing_else():
-    check = "given = answer_1\n# The truth.\nright = 3\ncourse.number(1, answer=plain(given), truth=right)"
+    check = "given = answer_1\n# The truth.\nright = 3\n"
+    check += "course.number(1, answer=plain(given), truth=right)"
     [found] = course.exercises(exercise(1, "answer_1 = 3", check))
     assert (found.prelude, found.expression) == ("given = answer_1\n", "plain(given)")
     [found] = course.exercises(exercise(1, "answer_1 = 3", "right = 3\ncourse.choice(1, answer_1)"))
