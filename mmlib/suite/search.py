@@ -16,6 +16,7 @@ import io
 import json
 import sys
 import textwrap
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -146,8 +147,9 @@ def must_be_sheet(path: Path) -> None:
         raise DataError(f"{path}: a contact sheet is a file whose name ends in .png or .html")
 
 
-def _pixels(picture: Image.Image, region: tuple[float, ...]) -> tuple[int, ...]:
-    return tuple(round(share * size) for share, size in zip(region, picture.size * 2, strict=True))
+def _pixels(picture: Image.Image, region: Sequence[float]) -> tuple[int, int, int, int]:
+    left, top, right, bottom = np.round(np.multiply(region, picture.size * 2)).astype(int).tolist()
+    return left, top, right, bottom
 
 
 @dataclass(frozen=True, eq=False)

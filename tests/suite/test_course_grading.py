@@ -12,7 +12,7 @@ from tiny_notebooks import committed_notebook, exercise
 from mmlib.suite.course import CourseError, grading, versions
 
 pytestmark = pytest.mark.usefixtures("no_sealed_keys")
-LIMITS = (2.0, 2**30)  # seconds and bytes of an answer
+LIMITS = (2.5, 2**30)  # seconds and bytes of an answer
 CHECKS = {
     1: ("answer_1 = facts['links']", "course.number(1, answer_1, facts['links'], 0.1)"),
     2: ("answer_2 = 'AP'", "course.choice(2, answer_2, 'AP', {'DC': 'it lets images repeat'})"),
@@ -82,7 +82,7 @@ HAND_INS = {
     "takes_memory": ({1: "answer_1 = bytearray(2**33)"}, "error right right"),
     "prints_much": ({1: "for _ in range(200):\n    print('x' * 10**6)\nanswer_1 = 5"},
                     "right right right"),
-    "answers_much": ({1: "answer_1 = 'x' * 2**25"}, "error right right"),
+    "answers_much": ({1: "answer_1 = 'x' * 2**21"}, "error right right"),
     "copies_the_check": ({1: 'course.check("01_tiny", 1, answer_1)'}, "error right right"),
     "prints_right": ({1: SAYS_RIGHT}, "error right right"),
     "overwrites": ({1: OVERWRITES + "answer_1 = 6", 2: "answer_2 = 'DC'", 3: "twice = square"},
@@ -163,7 +163,8 @@ def graded(teacher, student, tmp_path_factory):
     (folder / "leads_to_me").symlink_to(folder)
     (folder / "cells_are_numbers.ipynb").write_text('{"nbformat": 4, "cells": [3]}')
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grading, "GRACE", 0)
+        patch.setattr(grading, "GRACE", 2)
+        patch.setattr(grading, "LARGEST", 2**20)
         counts = grading.grade(folder, [teacher], marks, 2, *LIMITS)
     return folder, marks, counts
 
@@ -203,10 +204,10 @@ def test_results_of_a_hand_in(graded, name):
         ("raises", ["ValueError: no", "", ""]),
         ("exits", ["SystemExit: ", "", ""]),
         ("helps_itself", ["", "it ended the process that ran it", ""]),
-        ("loops", ["", "TimeoutError: the time limit of 2 s passed", ""]),
-        ("loops_on", ["TimeoutError: the time limit of 2 s passed", "", ""]),
+        ("loops", ["", "TimeoutError: the time limit of 2.5 s passed", ""]),
+        ("loops_on", ["TimeoutError: the time limit of 2.5 s passed", "", ""]),
         ("takes_memory", ["MemoryError: ", "", ""]),
-        ("answers_much", ["its answer takes more than 16 MiB", "", ""]),
+        ("answers_much", ["its answer takes more than 1 MiB", "", ""]),
         ("sends", ["its answer cannot be read: "] * 3),
     ],
 )  # fmt: skip

@@ -56,12 +56,14 @@ class Key:
 
     def sealed(self, salt: str) -> "Key":
         """This key without its answer."""
-        targets = {
-            name: [seal(one, f"{salt} {self.exercise} {name} {i}") for i, one in enumerate(some)]  # type: ignore[arg-type]
-            for name, some in (("right", self.right), ("wrong", self.wrong))
-        }
+
+        def hidden(targets: Sequence[Any], name: str) -> list[Seal]:
+            salts = (f"{salt} {self.exercise} {name} {i}" for i in range(len(targets)))
+            return list(map(seal, targets, salts))
+
+        right, wrong = hidden(self.right, "right"), hidden(self.wrong, "wrong")
         outlines = [outline if outline[:1] == "#" else "" for outline in self.outlines]
-        return replace(self, **targets, outlines=outlines)
+        return replace(self, right=right, wrong=wrong, outlines=outlines)
 
 
 collected: list[Key] | None = None  # set to a list, it gets the key of each check
@@ -203,7 +205,7 @@ def judge(key: Key, answer: Mapping[str, Any]) -> None:
             "in the cell above, and run both cells."
         )
     whole = answer["outline"], answer["numbers"]
-    pieces = [("#()", [x]) for x in answer["numbers"]]
+    pieces: list[Layout] = [("#()", [x]) for x in answer["numbers"]]
     if key.kind == "number" and answer["outline"] != key.outlines[0]:
         raise wrong(f"{value} is not {_form(key.outlines[0])}.")
     if key.kind == "choice":

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -156,7 +157,8 @@ def grade(
             if teacher.path not in kernels:
                 kernels[teacher.path] = stack.enter_context(kernel(teacher, memory))
         rows = []
-        results = _results(teacher, answers, *kernels[teacher.path], seconds)
+        keys, fork = kernels[teacher.path]
+        results = _results(teacher, answers, keys, fork, seconds)
         for one, result in zip(teacher.exercises, results, strict=True):
             values = teacher.path.stem, str(one.number), one.difficulty, one.minutes, *result
             rows.append(about | dict(zip(COLUMNS[2:8], values, strict=True)))
@@ -167,7 +169,7 @@ def grade(
         for rows in tqdm(pool.map(rows_of, files), "hand-ins", len(files), mininterval=1.0):
             marks += rows
             table = pd.DataFrame(marks, columns=COLUMNS)
-            write_atomic(out, lambda path, table=table: table.to_csv(path, index=False))
+            write_atomic(out, partial(table.to_csv, index=False))
     return Counter(row["result"] for row in marks)
 
 

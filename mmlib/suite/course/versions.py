@@ -28,6 +28,7 @@ GRADED = (
     "need there."
 )
 POINTS = {"Easy": 1, "Medium": 2, "Hard": 3}
+UNMARKED = {"schema_version": 3, **dict.fromkeys(("grade", "solution", "locked", "task"), False)}
 STUB = b'c = get_config()\nc.ClearSolutions.code_stub = {"python": "# Put your answer above."}\n'
 PACKED = ("pyproject.toml", "requirements.txt", "LICENSE", "Makefile")
 README = b"""\
@@ -122,15 +123,13 @@ def _files(
         blank = cells[one.blank.id]
         blank.source += f"\n### BEGIN SOLUTION\n{one.answer.source}\n### END SOLUTION"
         check.source += f"\n### BEGIN HIDDEN TESTS\n{one.check.source}\n### END HIDDEN TESTS"
-        points = POINTS.get(one.difficulty, 1)
+        grade = {"grade": True, "locked": True, "points": POINTS.get(one.difficulty, 1)}
         for cell, kind, marks in (
             (cells[one.question.id], "question", {"locked": True}),
             (blank, "answer", {"solution": True}),
-            (check, "check", {"grade": True, "locked": True, "points": points}),
+            (check, "check", grade),
         ):
-            marks |= {"grade_id": f"{kind}-{one.number}", "schema_version": 3}
-            flags = dict.fromkeys(("grade", "solution", "locked", "task"), False)
-            cell.metadata["nbgrader"] = flags | marks
+            cell.metadata["nbgrader"] = {**UNMARKED, "grade_id": f"{kind}-{one.number}", **marks}
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = LINK.sub(lambda m: m[0] if m[2] in names else m[1], cell.source)
