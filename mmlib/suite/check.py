@@ -216,7 +216,6 @@ def _photographs(report: Report) -> None:
 
 def _region_features(report: Report, roots: list[Path]) -> None:
     """Every folder in a layout of `precomputed`, here or one below; all values are read."""
-
     splits_of: dict[Path, list[str]] = {}
     for pattern in ("*_caps.txt", "dataset_*.json"):
         paths = [p for root in roots for depth in ("", "*/") for p in listed(root, depth + pattern)]

@@ -134,11 +134,13 @@ def test_check_finds_what_the_pages_say_to_put_there(small, tmp_path, monkeypatc
         check("region_features", write_karpathy(tmp_path / "own" / "trip").parent),
     ):
         assert (report.problems, report.counts) == ([], wanted)
+    damaged = write_karpathy(tmp_path / "damaged")
     array = FEATURES[::-1, :, :5].copy()
     array[2, 3, 1] = np.nan
-    np.save(tmp_path / "data" / "f30k" / "features" / "clip.npy", array)
-    (problem,) = check("region_features").problems
-    assert "clip.npy, row 2: features of image 'IMG 017.JPG' are not finite" in str(problem)
+    np.save(damaged / "features" / "clip.npy", array)
+    (problem,) = check("region_features", damaged).problems
+    assert "clip.npy" in str(problem)
+    assert "row 2: features of image 'IMG 017.JPG' are not finite" in str(problem)
 
 
 def test_features_of_another_width_are_one_line(small, tmp_path, monkeypatch):
