@@ -256,7 +256,7 @@ def train_cora(kept: dict[str, Any], seed: int, device: str) -> float:
 def links_arrays() -> dict[str, Any]:
     study = links_run.data.load_study("flickr8k", ["cohesive"])
     arrays = links_run.load_arrays(study, "flickr8k")
-    jobs = links_run.trainings("flickr8k", arrays, [0])
+    jobs = links_run.stages("flickr8k", arrays, [0])[2].jobs
     (job,) = [job for job in jobs if job.system["system"] == "AP"]
     return {"arrays": arrays["cohesive"], "job": job}
 

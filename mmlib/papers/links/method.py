@@ -112,16 +112,15 @@ class LinkModel(nn.Module):
         Returns cosines (D, D, N, M), [a, b] being the sentences of a against the images of b,
         with the masks rows (D, 1, N) and columns (1, D, M) that say what is not padding.
         """
-        sentences = _pad(self.text(batch.ids, batch.lengths), batch.rows)  # (D, N, width)
-        images = _pad(self.encode_images(batch.features), batch.columns)  # (D, M, width)
+
+        def padded(vectors: Tensor, mask: Tensor) -> Tensor:  # (count, width) -> (D, nodes, width)
+            zeros = vectors.new_zeros(*mask.shape, vectors.shape[-1])
+            return zeros.masked_scatter(mask.unsqueeze(-1), vectors)
+
+        sentences = padded(self.text(batch.ids, batch.lengths), batch.rows)
+        images = padded(self.encode_images(batch.features), batch.columns)
         cosines = torch.einsum("and,bmd->abnm", sentences, images)
         return cosines, batch.rows.unsqueeze(1), batch.columns.unsqueeze(0)
-
-
-def _pad(vectors: Tensor, mask: Tensor) -> Tensor:
-    """Vectors (count, width) -> (D, nodes, width), zero where the mask (D, nodes) is False."""
-    padded = vectors.new_zeros(*mask.shape, vectors.shape[-1])
-    return padded.masked_scatter(mask.unsqueeze(-1), vectors)
 
 
 # --- Set similarities (Section 3) ------------------------------------------------------------
@@ -133,10 +132,7 @@ def dense_correspondence(cosines: Tensor, rows: Tensor, columns: Tensor) -> Tens
     cosines (..., N, M), padded; rows (..., N) and columns (..., M) are True where a sentence and
     an image stand. Returns (...,), in [-2, 2].
     """
-    best_image, best_sentence = _best_partners(cosines, rows, columns)
-    return _mean_of_largest(best_image, rows.sum(-1)) + _mean_of_largest(
-        best_sentence, columns.sum(-1)
-    )
+    return _mean_of_best(cosines, rows, columns, rows.sum(-1), columns.sum(-1))
 
 
 def top_k(cosines: Tensor, rows: Tensor, columns: Tensor, k: Tensor) -> Tensor:
@@ -144,8 +140,19 @@ def top_k(cosines: Tensor, rows: Tensor, columns: Tensor, k: Tensor) -> Tensor:
 
     k (...,) is one number for both directions. Shapes as in `dense_correspondence`.
     """
-    best_image, best_sentence = _best_partners(cosines, rows, columns)
-    return _mean_of_largest(best_image, k) + _mean_of_largest(best_sentence, k)
+    return _mean_of_best(cosines, rows, columns, k, k)
+
+
+def _mean_of_best(cosines: Tensor, rows: Tensor, columns: Tensor, n: Tensor, m: Tensor) -> Tensor:
+    """Means of the n largest best cosines of a sentence and the m largest of an image, added."""
+    real = rows.unsqueeze(-1) & columns.unsqueeze(-2)
+    masked = cosines.masked_fill(~real, -torch.inf)  # never 0: cosines can be negative
+    means = []
+    for best, k in ((masked.amax(-1), n), (masked.amax(-2), m)):
+        ordered = best.sort(dim=-1, descending=True).values
+        counted = torch.arange(best.shape[-1], device=best.device) < k.unsqueeze(-1)
+        means.append(torch.where(counted, ordered, 0).sum(-1) / k)
+    return means[0] + means[1]
 
 
 def assignment(cosines: Tensor, rows: Tensor, columns: Tensor, k: Tensor) -> Tensor:
@@ -189,39 +196,18 @@ def best_matching(matrix: np.ndarray, k: int) -> np.ndarray:
     return np.stack([row[real], column[real]], axis=1)
 
 
-def cardinality(n: Tensor, m: Tensor, half: bool) -> Tensor:
-    """How many edges k count: q = min(n, m), or half of it, rounded up as in the authors' code.
-
-    The paper prints floor(q / 2), which is 0 for a single image.
-    """
-    q = torch.minimum(n, m)
-    return (q + 1) // 2 if half else q
-
-
-def _best_partners(cosines: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Best cosine of each sentence (..., N) and each image (..., M); -inf at padding."""
-    real = rows.unsqueeze(-1) & columns.unsqueeze(-2)
-    masked = cosines.masked_fill(~real, -torch.inf)  # never 0: cosines can be negative
-    return masked.amax(-1), masked.amax(-2)
-
-
-def _mean_of_largest(values: Tensor, k: Tensor) -> Tensor:
-    """Mean of the k largest of `values` (..., N); k (...,), at most the number of finite values."""
-    ordered = values.sort(dim=-1, descending=True).values
-    counted = torch.arange(values.shape[-1], device=values.device) < k.unsqueeze(-1)
-    return torch.where(counted, ordered, 0).sum(-1) / k
-
-
 def set_similarity(cosines: Tensor, rows: Tensor, columns: Tensor, system: System) -> Tensor:
-    """The document similarity of a structured system. Shapes as in `dense_correspondence`."""
+    """The document similarity of a structured system. Shapes as in `dense_correspondence`.
+
+    TK and AP count q = min(n, m) edges, or half of q, rounded up as in the authors' code; the paper
+    prints floor(q / 2), which is 0 for a single image.
+    """
     if system.similarity == "DC":
         return dense_correspondence(cosines, rows, columns)
     lead = cosines.shape[:-2]
-    n, m = rows.sum(-1).expand(lead), columns.sum(-1).expand(lead)
-    k = cardinality(n, m, system.half)
-    if system.similarity == "TK":
-        return top_k(cosines, rows, columns, k)
-    return assignment(cosines, rows, columns, k)
+    q = torch.minimum(rows.sum(-1).expand(lead), columns.sum(-1).expand(lead))
+    similarity = top_k if system.similarity == "TK" else assignment
+    return similarity(cosines, rows, columns, (q + 1) // 2 if system.half else q)
 
 
 def random_pairs(
@@ -296,11 +282,8 @@ def cosine_matrices(model: LinkModel, arrays: Arrays, split: str, device: str) -
         vectors = torch.cat(blocks).float().cpu().numpy()[index]  # (all nodes, width)
         return np.split(vectors, np.cumsum([len(rows) for rows in nodes])[:-1])
 
-    def encode_images(rows: np.ndarray) -> Tensor:
-        return model.encode_images(source.features[torch.from_numpy(rows).to(device)])
-
     texts = encode(source.split.sentences, lambda rows: model.text(*source.texts(rows)))
-    images = encode(source.split.images, encode_images)
+    images = encode(source.split.images, lambda rows: model.encode_images(source.pictures(rows)))
     return [s @ v.T for s, v in zip(texts, images, strict=True)]
 
 

@@ -10,15 +10,21 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
 from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
 from mmlib.core.jobs import NO_SEED, Answer, History, Job, Run, Stage
 from mmlib.core.paths import table_beside
 from mmlib.papers.links import baselines, data
-from mmlib.papers.links.data.arrays import Arrays, Batch, Batches, fixed_batches, random_batches
-from mmlib.papers.links.data.documents import KINDS, UNLABELLED, Corpus, Study
+from mmlib.papers.links.data.arrays import (
+    Arrays,
+    Batch,
+    Batches,
+    fixed_batches,
+    prepare,
+    random_batches,
+)
+from mmlib.papers.links.data.documents import KINDS, UNLABELLED, Corpus
 from mmlib.papers.links.method import (
     LinkModel,
     Negatives,
@@ -99,6 +105,11 @@ def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
 DEV_DRAWS = 100  # NoStruct's random pairs a document in the dev loss
 
 
+def new_model(arrays: Arrays, settings: Settings) -> LinkModel:
+    """A model that is not trained."""
+    return LinkModel(torch.tensor(arrays.words), arrays.features.shape[1], settings)
+
+
 def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[LinkModel, History]:
     """Train one system on one corpus. Returns the model and the history.
 
@@ -110,13 +121,23 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[LinkModel, Histor
     """
     system, settings = System(**job.system), Settings(**job.settings)
     seed_everything(job.seed)
-    model = LinkModel(torch.tensor(arrays.words), arrays.features.shape[1], settings).to(run.device)
+    model = new_model(arrays, settings).to(run.device)
     training = Batches(arrays, "train", run.device)
     size = system.b + 1  # a document and its b negatives
     steps = settings.steps or len(training.split) // size
     optimizer = torch.optim.AdamW(
         model.parameters(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
     )
+    schedule: LRScheduler | ReduceLROnPlateau
+    if settings.schedule == "plateau":
+        schedule = ReduceLROnPlateau(
+            optimizer, factor=0.2, patience=settings.patience, threshold=1e-4,
+            threshold_mode="abs", min_lr=1e-7,
+        )  # fmt: skip
+    else:
+        total = steps * settings.epochs
+        warm_up = max(1, total // 20)
+        schedule = LambdaLR(optimizer, partial(warm_up_cosine, steps=total, warm_up=warm_up))
 
     def batches(epoch: int) -> Iterator[tuple[Batch, Negatives]]:
         rng = np.random.default_rng([job.seed, epoch])
@@ -128,24 +149,11 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[LinkModel, Histor
         return batch_loss(model, batch[0], system, settings, batch[1])
 
     history = fit(
-        model, batches, Descent(loss, optimizer, schedule(optimizer, settings, steps)),
+        model, batches, Descent(loss, optimizer, schedule),
         dev_evaluation(model, arrays, system, settings, run.device), epochs=settings.epochs,
         seed=job.seed, keep="last" if settings.schedule == "cosine" else "best", run=run,
     )  # fmt: skip
     return model, history
-
-
-def schedule(
-    optimizer: Optimizer, settings: Settings, steps: int
-) -> LRScheduler | ReduceLROnPlateau:
-    """The learning rate's schedule; `steps` of an epoch."""
-    if settings.schedule == "plateau":
-        return ReduceLROnPlateau(
-            optimizer, factor=0.2, patience=settings.patience, threshold=1e-4,
-            threshold_mode="abs", min_lr=1e-7,
-        )  # fmt: skip
-    total = steps * settings.epochs
-    return LambdaLR(optimizer, partial(warm_up_cosine, steps=total, warm_up=max(1, total // 20)))
 
 
 def dev_evaluation(
@@ -188,9 +196,8 @@ REPEATS, WARM_UP = 40, 3  # steps that are timed, and steps before them
 
 def time_steps(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Milliseconds of training steps of DC and AP on one batch, the two taking turns."""
-    settings, device = Settings(**job.settings), run.device
-    model = LinkModel(torch.tensor(arrays.words), arrays.features.shape[1], settings).to(device)
-    rows = []
+    settings, device, rows = Settings(**job.settings), run.device, []
+    model = new_model(arrays, settings).to(device)
     for _ in range(WARM_UP + REPEATS):
         row = {}
         for name in ("DC", "AP"):
@@ -247,9 +254,8 @@ def documents(tier: str, dataset: str) -> tuple[Corpus, Settings, Arrays]:
 
     Raises what `data.load_study` raises.
     """
-    corpus, settings = data.load_study(tier, [dataset]).corpora[dataset], budget(tier, dataset)
-    arrays = data.prepare(corpus, settings, data.word_vectors(corpus, settings))
-    return corpus, settings, arrays
+    corpus, settings = data.load_study(tier, [dataset])[dataset], budget(tier, dataset)
+    return corpus, settings, prepare(corpus, settings)
 
 
 @cache
@@ -261,8 +267,7 @@ def train_one(tier: str, dataset: str, system: str, seed: int = 0, device: str =
     corpus, settings, arrays = documents(tier, dataset)
     chosen = next(s for s in trained_systems(tier, dataset) if s.system == system)
     seed_everything(seed)  # as `train` does, so that this is where it starts
-    words, width = torch.tensor(arrays.words), arrays.features.shape[1]
-    untrained = LinkModel(words, width, settings).eval()
+    untrained = new_model(arrays, settings).eval()
     with torch.no_grad():
         start = dev_evaluation(untrained, arrays, chosen, settings, "cpu")()
     job = Job(PAPER, tier, dataset, asdict(chosen), seed, asdict(settings))
@@ -278,34 +283,14 @@ def train_one(tier: str, dataset: str, system: str, seed: int = 0, device: str =
 
 
 def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
-    """All that evidence needs; a step's time is measured last, one job after another."""
+    """All that evidence needs; a step's time is measured last, one job after another.
+
+    A baseline or upper bound is scored where there are the data for it. TK is left out where it is
+    the same as DC.
+    """
+    settings = {dataset: asdict(budget(tier, dataset)) for dataset in data}
     labelled = [dataset for dataset in data if dataset != UNLABELLED]
-    documents = [Job(PAPER, tier, dataset, {"system": DOCUMENTS}, NO_SEED) for dataset in labelled]
-    timings = [
-        Job(PAPER, tier, dataset, {"system": STEP_TIME}, NO_SEED, asdict(budget(tier, dataset)))
-        for dataset in labelled
-    ]
-    return [
-        Stage(baselines.score, scorings(tier, data, seeds)),
-        Stage(baselines.describe_documents, documents),
-        Stage(train_and_score, trainings(tier, data, seeds)),
-        Stage(time_steps, timings, parallel=False),
-    ]
-
-
-def trainings(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Job]:
-    """A job for each data set, system and seed. TK is left out where it is the same as DC."""
-    return [
-        Job(PAPER, tier, dataset, asdict(system), seed, asdict(budget(tier, dataset)))
-        for seed in seeds
-        for dataset, arrays in data.items()
-        for system in trained_systems(tier, dataset, arrays.square)
-    ]
-
-
-def scorings(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Job]:
-    """A job for each data set and baseline or upper bound that it has the data for."""
-    return [
+    scored = [
         Job(PAPER, tier, dataset, row, seed)
         for dataset, arrays in data.items()
         if arrays.splits["test"].links is not None
@@ -314,14 +299,24 @@ def scorings(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> lis
         and not (row["baseline"] == "recogniser" and arrays.truth is None)
         for seed in (seeds if row["baseline"] == "random" else [NO_SEED])
     ]
+    trained = [
+        Job(PAPER, tier, dataset, asdict(system), seed, settings[dataset])
+        for seed in seeds
+        for dataset, arrays in data.items()
+        for system in trained_systems(tier, dataset, arrays.square)
+    ]
+    described, timed = (
+        [Job(PAPER, tier, d, {"system": row}, NO_SEED, how.get(d, {})) for d in labelled]
+        for row, how in ((DOCUMENTS, {}), (STEP_TIME, settings))
+    )
+    return [
+        Stage(baselines.score, scored),
+        Stage(baselines.describe_documents, described),
+        Stage(train_and_score, trained),
+        Stage(time_steps, timed, parallel=False),
+    ]
 
 
-def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
+def load_arrays(study: Mapping[str, Corpus], tier: str) -> dict[str, Arrays]:
     """All corpora of a study as arrays, each prepared as its budget says."""
-    arrays = {}
-    for kind, corpus in {**study.corpora, UNLABELLED: study.unlabelled}.items():
-        if corpus is not None:
-            settings = budget(tier, kind)
-            key = study.key if kind == UNLABELLED else None
-            arrays[kind] = data.prepare(corpus, settings, data.word_vectors(corpus, settings), key)
-    return arrays
+    return {kind: prepare(corpus, budget(tier, kind)) for kind, corpus in study.items()}

@@ -1,4 +1,4 @@
-"""Baselines, the grid, and arrays made of documents."""
+"""Baselines, the grid of jobs, and arrays made of documents."""
 
 import json
 from dataclasses import asdict, replace
@@ -11,16 +11,16 @@ from mmlib.core.errors import DataError
 from mmlib.core.jobs import NO_SEED, Job
 from mmlib.papers.links import baselines, data, method, run
 from mmlib.papers.links.baselines import ALPHAS, score, spread
-from mmlib.papers.links.data.arrays import SPLITS
-from mmlib.papers.links.data.documents import UNLABELLED, Corpus, Document
+from mmlib.papers.links.data.arrays import prepare
+from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Document
 from mmlib.papers.links.method import Settings
 from mmlib.papers.links.run import BASELINES, SYSTEMS, UPPER_BOUNDS, budget
 
 ROWS = {row["system"]: row for row in (*BASELINES, *UPPER_BOUNDS)}
 
 
-def baseline(name, arrays, seed=0):
-    return score(Job("links", "world", "tiny", ROWS[name], seed), arrays).values["test"]
+def auc(name, arrays):
+    return score(Job("links", "world", "tiny", ROWS[name], 0), arrays).values["test"]["AUC"]
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +28,7 @@ def arrays():
     return tiny({"train": 150})
 
 
-# --- Ridge regressions -----------------------------------------------------------------------
-
-
-def centred_ridge(x, y, alpha):
-    """(weights, intercept) of the closed form."""
-    a, b = x - x.mean(0), y - y.mean(0)
-    weights = np.linalg.solve(a.T @ a + alpha * np.eye(x.shape[1]), a.T @ b)
-    return weights, y.mean(0) - x.mean(0) @ weights
+# --- Baselines ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("supervised", [False, True])
@@ -45,9 +38,9 @@ def test_ridge_scores_are_those_of_a_loop_and_the_closed_form(arrays, supervised
         for word in ids[ids > 0]:
             words[row, word] += 1 / (ids > 0).sum()
 
-    def rows(split):
-        own, pairs, x, y = arrays.splits[split], set(), [], []
-        for s, v, links in zip(own.sentences, own.images, own.links, strict=True):
+    def rows(name):
+        split, pairs, x, y = arrays.splits[name], set(), [], []
+        for s, v, links in zip(split.sentences, split.images, split.links, strict=True):
             pairs |= {(s[i], v[j]) for i, j in np.argwhere(links)}
             x.append(np.mean([words[i] for i in s], axis=0))
             y.append(np.mean([arrays.features[j] for j in v], axis=0, dtype=float))
@@ -55,12 +48,16 @@ def test_ridge_scores_are_those_of_a_loop_and_the_closed_form(arrays, supervised
             x, y = zip(*[(words[i], arrays.features[j]) for i, j in pairs], strict=True)
         return np.array(x), np.array(y, dtype=float)
 
+    def fitted(alpha):
+        a, b = x - x.mean(0), y - y.mean(0)
+        weights = np.linalg.solve(a.T @ a + alpha * np.eye(x.shape[1]), a.T @ b)
+        return weights, y.mean(0) - x.mean(0) @ weights
+
     (x, y), (dev_x, dev_y) = rows("train"), rows("val")
-    fitted = [centred_ridge(x, y, alpha) for alpha in ALPHAS]
-    weights, intercept = min(fitted, key=lambda f: np.square(dev_x @ f[0] + f[1] - dev_y).mean())
-    found = baselines.ridge_scores(arrays, "test", supervised)
-    own = arrays.splits["test"]
-    for matrix, s, v in list(zip(found, own.sentences, own.images, strict=True))[:10]:
+    ridges = map(fitted, ALPHAS)
+    weights, intercept = min(ridges, key=lambda f: np.square(dev_x @ f[0] + f[1] - dev_y).mean())
+    scores, test = baselines.ridge_scores(arrays, "test", supervised), arrays.splits["test"]
+    for matrix, s, v in list(zip(scores, test.sentences, test.images, strict=True))[:10]:
         for i, j in np.ndindex(matrix.shape):
             said, seen = words[s[i]] @ weights, arrays.features[v[j]] - intercept
             cosine = said @ seen / np.linalg.norm(said) / np.linalg.norm(seen)
@@ -73,88 +70,86 @@ def test_co_occurrence_reads_no_link_and_the_supervised_ridge_does(arrays):
         links = tuple(~links for links in arrays.splits[split].links)
         wrong = with_split(wrong, split, links=links)
     for name, reads in (("Co-occurrence", False), ("Supervised ridge", True)):
-        good, bad = (baseline(name, one)["AUC"] for one in (arrays, wrong))
+        good, bad = (auc(name, one) for one in (arrays, wrong))
         assert np.array_equal(good, bad) != reads
         assert good.mean() > 90
-    assert baseline("Supervised ridge", wrong)["AUC"].mean() < 60
+    assert auc("Supervised ridge", wrong).mean() < 60
 
 
-# --- Object Detection --------------------------------------------------------------------------
-
-
-def test_detection_is_that_of_a_loop_and_k_is_chosen_where_it_is_said(arrays):
-    rng = np.random.default_rng(0)
+def test_detection_is_that_of_a_loop_and_k_is_chosen_on_the_split_that_is_named(arrays):
     names = arrays.words[-16:]
     seeing = replace(arrays, label_scores=arrays.features.clip(0), label_words=names)
+    test = seeing.splits["test"]
     for labels in (1, 3):
-        found = baselines.detection_scores(seeing, "test", labels)
-        own = seeing.splits["test"]
+        scores = baselines.detection_scores(seeing, "test", labels)
         for d in range(5):
-            for i, j in np.ndindex(found[d].shape):
-                ids = seeing.ids[own.sentences[d][i]]
+            for i, j in np.ndindex(scores[d].shape):
+                ids = seeing.ids[test.sentences[d][i]]
                 text = np.mean([seeing.words[w] for w in ids if w > 1], axis=0)
-                likely = sorted(
-                    range(16), key=lambda c: -seeing.label_scores[own.images[d][j], c]
-                )[:labels]  # fmt: skip
-                image = names[likely].mean(0)
+                likely = seeing.label_scores[test.images[d][j]].argsort(kind="stable")
+                image = names[likely[::-1][:labels]].mean(0)
                 cosine = text @ image / np.linalg.norm(text) / np.linalg.norm(image)
-                assert found[d][i, j] == pytest.approx(cosine, abs=1e-5)
+                assert scores[d][i, j] == pytest.approx(cosine, abs=1e-5)
     assert baselines.best_labels(seeing, "val") == 1
-    assert baseline("Obj Detect", seeing)["AUC"].mean() > 95
+    assert auc("Obj Detect", seeing).mean() > 95
+    rng = np.random.default_rng(0)
     noise = replace(seeing, label_scores=rng.random(seeing.label_scores.shape))
     by_k = [
-        method.evaluate(baselines.detection_scores(noise, "test", k), noise.splits["test"])
+        method.evaluate(baselines.detection_scores(noise, "test", k), test)["AUC"].mean()
         for k in range(1, baselines.MOST_LABELS + 1)
     ]
-    best = max(one["AUC"].mean() for one in by_k)
-    assert baseline("Obj Detect (best K on test)", noise)["AUC"].mean() == pytest.approx(best)
-    assert baseline("Obj Detect", noise)["AUC"].mean() <= best
+    assert auc("Obj Detect (best K on test)", noise).mean() == pytest.approx(max(by_k))
+    assert auc("Obj Detect", noise).mean() <= max(by_k)
     with pytest.raises(ValueError, match="no label scores"):
         baselines.detection_scores(arrays, "test", 1)
 
 
-@pytest.mark.parametrize(
-    ("vectors", "wanted"),
-    [([(3, 4), (5, 0), (0, 2)], 0.355556), ([(1, 0), (0, 2)], 0.5), ([(1, 1)] * 2, 0),
-     ([(1, 0), (-3, 0)], 1)],
-)  # fmt: skip
-def test_spread_is_that_of_the_printed_vectors(vectors, wanted):
-    assert spread(np.array(vectors, dtype=float)) == pytest.approx(wanted, abs=1e-6)
+def test_predictors_are_spread_and_the_components_of_training_means(arrays):
+    vectors = {0.355556: [(3, 4), (5, 0), (0, 2)], 0.5: [(1, 0), (0, 2)], 0: [(1, 1)] * 2}
+    for wanted, each in vectors.items():
+        assert spread(np.array(each, dtype=float)) == pytest.approx(wanted, abs=1e-6)
+    predictors = baselines.difficulty_predictors(arrays, components=2)
+    images = arrays.splits["test"].images
+    assert predictors["image spread"][4] == pytest.approx(spread(arrays.features[images[4]]))
+    train, test = (
+        baselines.means(arrays.features, arrays.splits[s].images) for s in ("train", "test")
+    )
+    axes = np.linalg.svd(train - train.mean(0), full_matrices=False)[2][:2]
+    wanted = (test - train.mean(0)) @ axes.T
+    content = predictors[["image content 0", "image content 1"]].to_numpy()
+    assert np.abs(content) == pytest.approx(np.abs(wanted), abs=1e-3)
 
 
 # --- The grid ----------------------------------------------------------------------------------
 
 
 def test_the_grid_trains_what_differs_and_scores_what_can_be_had(arrays):
-    every = {"story": arrays, "organic": tiny(square=True), UNLABELLED: arrays}
-    jobs = run.trainings("world", every, [0, 1])
-    names = {d: [j.system["system"] for j in jobs if j.dataset == d and j.seed == 1] for d in every}
-    assert "TK" in names["story"]
-    assert "TK" not in names["organic"]
-    assert names[UNLABELLED] == ["AP"]
-    assert "AP, b = 20" in names["story"]
-    assert "AP, hard negatives" not in names["story"]  # there the main systems have them
-    assert len({tuple(sorted(j.system.items())) for j in jobs if j.dataset == "story"}) == len(
-        names["story"]
-    )
-    assert all(j.settings == asdict(budget("world", j.dataset)) for j in jobs)
-    assert asdict(budget("paper", "coco")) == asdict(Settings())
-    told = [(j.dataset, j.system["system"], j.seed) for j in run.scorings("world", every, [0, 1])]
-    assert ("story", "Random", 1) in told
-    assert ("story", "Co-occurrence", NO_SEED) in told
-    assert not {("story", "Co-occurrence", 0), ("story", "Co-occurrence", 1)} & {*told}
-    assert not any(name.startswith(("Obj", "Recog")) for _, name, _ in told)
-    stages = run.stages("world", every, [0])
-    assert all(stage.function.__module__.startswith("mmlib.papers.links") for stage in stages)
+    data_sets = {"story": arrays, "organic": tiny(square=True), UNLABELLED: arrays}
+    stages = run.stages("world", data_sets, [0, 1])
     assert [stage.parallel for stage in stages] == [True, True, True, False]
-    timed = run.time_steps(stages[-1].jobs[0], with_width(tiny()))
-    assert len(timed.history) == run.REPEATS
-    assert all(value > 0 for row in timed.history for value in row.values())
-
-
-def with_width(arrays):
-    """The tiny corpus with word vectors as wide as the world's budget says."""
-    return replace(arrays, words=np.tile(arrays.words, 2))
+    scored, described, trained, timed = (stage.jobs for stage in stages)
+    names = {
+        dataset: [j.system["system"] for j in trained if (j.dataset, j.seed) == (dataset, 1)]
+        for dataset in data_sets
+    }
+    # There the main systems have hard negatives, and documents are not square.
+    variants = ["DC, averaged negatives", "AP, averaged negatives", "AP, b = 20", "AP, b = 30"]
+    assert names["story"] == [*SYSTEMS, *variants]
+    assert names["organic"] == [name for name in SYSTEMS if name != "TK"]
+    assert names[UNLABELLED] == ["AP"]
+    distinct = {tuple(j.system.items()) for j in trained if j.dataset == "story"}
+    assert len(distinct) == len(names["story"])
+    assert all(j.settings == asdict(budget("world", j.dataset)) for j in (*trained, *timed))
+    assert budget("paper", "coco") == Settings()
+    keys = [(j.dataset, j.system["system"], j.seed) for j in scored]
+    assert {("story", "Random", 1), ("story", "Co-occurrence", NO_SEED)} <= {*keys}
+    assert len(keys) == 3 * (2 + 2)  # no labels to detect, no truth
+    assert [j.dataset for j in described] == [j.dataset for j in timed] == ["story", "organic"]
+    wide = replace(tiny(), words=np.tile(tiny().words, 2))  # as the world's budget says
+    answer = run.time_steps(timed[0], wide)
+    assert len(answer.history) == run.REPEATS
+    assert all(value > 0 for row in answer.history for value in row.values())
+    assert set(TRAINED) == set(SYSTEMS)
 
 
 def test_the_fingerprint_changes_with_whatever_training_or_scoring_reads():
@@ -173,20 +168,6 @@ def test_the_fingerprint_changes_with_whatever_training_or_scoring_reads():
     assert own.fingerprint == uneven().fingerprint
 
 
-def test_predictors_are_spread_and_the_components_of_training_means(arrays):
-    found = baselines.difficulty_predictors(arrays, components=2)
-    own = arrays.splits["test"]
-    assert found["image spread"][4] == pytest.approx(spread(arrays.features[own.images[4]]))
-    means = {
-        s: baselines.means(arrays.features, arrays.splits[s].images) for s in ("train", "test")
-    }
-    axes = np.linalg.svd(means["train"] - means["train"].mean(0), full_matrices=False)[2][:2]
-    wanted = (means["test"] - means["train"].mean(0)) @ axes.T
-    content = found[["image content 0", "image content 1"]].to_numpy()
-    assert np.abs(content) == pytest.approx(np.abs(wanted), abs=1e-3)
-    assert set(TRAINED) == set(SYSTEMS)
-
-
 # --- Arrays of documents -----------------------------------------------------------------------
 
 HOW = Settings(word_width=4, min_count=1, max_words=3)
@@ -196,12 +177,9 @@ HOW = Settings(word_width=4, min_count=1, max_words=3)
 def corpus():
     def documents(split, *texts):
         return tuple(
-            Document(
-                f"coco-{split}-r{d}-c00{d}-{d}", text, (str(d), str(d + 3)),
-                ((0, 0),),
-            )
+            Document(f"coco-{split}-r{d}-c00{d}-{d}", text, (str(d), str(d + 3)), ((0, 0),))
             for d, text in enumerate(texts)
-        )  # fmt: skip
+        )
 
     features = np.random.default_rng(0).normal(size=(8, 5)).astype(np.float32) * 7 + 3
     return Corpus(
@@ -212,53 +190,50 @@ def corpus():
 
 
 def test_documents_become_arrays_that_point_at_their_rows(corpus):
-    arrays = data.prepare(corpus, HOW)
-    for split in SPLITS:
-        own = arrays.splits[split]
-        for d, document in enumerate(corpus.split(split)):
-            assert own.images[d].tolist() == [7 - int(v) for v in document.images]
-            assert (own.links[d] == document.link_matrix()).all()
-        assert own.rounds.tolist() == own.clusters.tolist() == list(range(len(own)))
-    first = arrays.splits["train"].sentences[0][0]
+    arrays = prepare(corpus, HOW)
+    for name, split in arrays.splits.items():
+        for d, document in enumerate(corpus.split(name)):
+            assert split.images[d].tolist() == [7 - int(v) for v in document.images]
+            assert (split.links[d] == document.link_matrix()).all()
+        assert split.rounds.tolist() == split.clusters.tolist() == list(range(len(split)))
+    first, empty = arrays.splits["train"].sentences[0][0], arrays.splits["train"].sentences[1][1]
     assert (arrays.ids.shape[1], arrays.lengths[first]) == (3, 3)  # cut at max_words
-    empty = arrays.splits["train"].sentences[1][1]
     assert (arrays.ids[empty].tolist(), arrays.lengths[empty]) == ([1, 0, 0], 1)
     zebra = arrays.splits["val"].sentences[0][0]
     assert arrays.ids[zebra][1] == 1  # the vocabulary sees training sentences only
     assert len(arrays.words) == 2 + 4
-    long = data.prepare(replace(corpus, name="organic"), HOW)
-    assert long.ids.shape[1] == 4
+    for name in ("organic", "diy", UNLABELLED):  # §5: 50 words
+        assert prepare(replace(corpus, name=name), HOW).ids.shape[1] == 4
 
 
 def test_features_are_centred_and_scaled_by_training_images_alone(corpus):
     rows = np.unique(np.concatenate([corpus.rows(d) for d in corpus.train]))
-    found = data.prepare(corpus, HOW).features
-    assert found[rows].mean(0) == pytest.approx(0, abs=1e-5)
-    assert found[rows].std(0).mean() == pytest.approx(1, abs=1e-5)
+    features = prepare(corpus, HOW).features
+    assert features[rows].mean(0) == pytest.approx(0, abs=1e-5)
+    assert features[rows].std(0).mean() == pytest.approx(1, abs=1e-5)
     moved = corpus.features * 3 + 1
     moved[rows] = corpus.features[rows]
-    assert (data.prepare(replace(corpus, features=moved), HOW).features[rows] == found[rows]).all()
-    even = data.prepare(corpus, replace(HOW, feature_power=1.0)).features
+    assert (prepare(replace(corpus, features=moved), HOW).features[rows] == features[rows]).all()
+    even = prepare(corpus, replace(HOW, feature_power=1.0)).features
     assert even[rows].std(0) == pytest.approx(1, abs=1e-5)
 
 
-def write(corpus, folder, known):
-    """The authors' three files; their labels are null where the links are not `known`."""
+def write(corpus, folder, labelled=True):
+    """The authors' three files; their labels are null where the links are not labelled."""
 
-    def pairs(nodes, labels):
-        return [[n, label if known else None] for n, label in zip(nodes, labels, strict=True)]
+    def pairs(nodes, label):
+        return [[n, label(i) if labelled else None] for i, n in enumerate(nodes)]
 
     docs = {
         split: [
             [
-                pairs(d.images, [-1] * len(d.images)),
-                pairs(d.sentences, [dict(d.links).get(i, -1) for i in range(len(d.sentences))]),
-                d.id,
+                pairs(d.images, lambda _: -1),
+                pairs(d.sentences, lambda i, d=d: dict(d.links).get(i, -1)), d.id,
             ]
             for d in corpus.split(split)
         ]
         for split in SPLITS
-    }
+    }  # fmt: skip
     folder.mkdir(parents=True)
     (folder / "docs.json").write_text(json.dumps(docs), encoding="utf-8")
     (folder / "id2row.json").write_text(json.dumps(corpus.row_of), encoding="utf-8")
@@ -268,48 +243,44 @@ def write(corpus, folder, known):
 def test_unknown_tiers_and_documents_are_refused_and_the_authors_folders_found(
     corpus, tmp_path, monkeypatch
 ):
-    with pytest.raises(ValueError, match="no tier 'moon'"):
-        data.load_study("moon")
-    with pytest.raises(ValueError, match="no documents 'moon' here; there are coco"):
-        data.load_study("world", ["moon"])
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    for tier, kinds, message in (
+        ("moon", [], "no tier 'moon'"),
+        ("world", ["moon"], "no documents 'moon' here; there are coco"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            data.load_study(tier, kinds)
     with pytest.raises(FileNotFoundError, match=r"docs\.json.*data/README"):
         data.load_study("paper")
-    write(corpus, tmp_path / "links" / "mscoco", known=True)
-    write(corpus, tmp_path / "links" / "wikihow", known=False)
+    write(corpus, tmp_path / "links" / "mscoco")
+    write(corpus, tmp_path / "links" / "wikihow", labelled=False)
     study = data.load_study("paper")
-    assert list(study.corpora) == ["coco"]
-    assert study.corpora["coco"].test == corpus.test
-    arrays = run.load_arrays(study, "paper")
-    assert list(arrays) == ["coco", UNLABELLED]
-    assert arrays[UNLABELLED].splits["test"].links is None
-    write(corpus, tmp_path / "links" / "wiki", known=False)
-    write(corpus, tmp_path / "links" / "rqa", known=True)
-    assert data.load_study("paper", ["coco"]).unlabelled is None
-    study = data.load_study("paper", ["organic", UNLABELLED])
-    assert list(study.corpora) == ["organic"]
-    with pytest.raises(
-        DataError, match="wiki and wikihow have no labels, and one such set is read"
-    ):
+    assert list(study) == ["coco", UNLABELLED]
+    assert study["coco"].test == corpus.test
+    assert run.load_arrays(study, "paper")[UNLABELLED].splits["test"].links is None
+    write(corpus, tmp_path / "links" / "wiki", labelled=False)
+    write(corpus, tmp_path / "links" / "rqa")
+    assert list(data.load_study("paper", ["coco"])) == ["coco"]
+    assert list(data.load_study("paper", ["organic", UNLABELLED])) == ["organic", UNLABELLED]
+    with pytest.raises(ValueError, match=r"no documents 'moon' in .*there are coco"):
+        data.load_study("paper", ["moon"])
+    with pytest.raises(DataError, match="wiki and wikihow have no labels, and one such set is"):
         data.load_study("paper")
-    write(corpus, tmp_path / "links" / "coco", known=True)
+    write(corpus, tmp_path / "links" / "coco")
     with pytest.raises(DataError, match="coco and mscoco are both the documents 'coco'"):
         data.load_study("paper", ["organic"])
-    short = study.corpora["organic"].test[0]
-    one = replace(short, sentences=("a dog " * 30,))
-    organic = replace(study.corpora["organic"], test=(one,))
-    for long in (organic, replace(study.unlabelled, test=(one,))):  # §5: 50 words, not 20
-        assert data.prepare(long, budget("paper", long.name)).lengths.max() == 50
 
 
 @pytest.mark.slow
 def test_a_small_corpus_of_the_world_has_a_recogniser_who_is_right(monkeypatch):
-    monkeypatch.setattr(data.world, "IMAGES", {"train": 60, "val": 30, "test": 30})
-    counts = {"coco": {"train": 8, "val": 2, "test": 4}}
+    counts = {
+        "images": {"train": 60, "val": 30, "test": 30},
+        "documents": {"coco": {"train": 8, "val": 2, "test": 4}},
+    }
     monkeypatch.setattr(data.world, "COUNTS", counts)
     arrays = run.load_arrays(data.load_study("world", ["coco"]), "world")["coco"]
     assert [len(arrays.splits[s]) for s in SPLITS] == [8, 2, 4]
-    assert baseline("Recogniser", arrays)["AUC"].mean() > 80
+    assert auc("Recogniser", arrays).mean() > 80
     assert [m.shape for m in arrays.truth] == [y.shape for y in arrays.splits["test"].links]
     assert arrays.label_scores is not None
-    assert 0 <= np.nanmean(baseline("Obj Detect", arrays)["AUC"]) <= 100
+    assert 0 <= np.nanmean(auc("Obj Detect", arrays)) <= 100

@@ -1,11 +1,16 @@
+"""Stories and how-tos of the picture world: what they say is true, and becomes documents."""
+
 import re
-from itertools import pairwise
+from dataclasses import replace
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 
-from mmlib.papers.links.data.stories import organic, story
-from mmlib.world.scenes import SPLITS, check_scene, scene_key, split_of
+from mmlib.papers.links.data.documents import SPLITS
+from mmlib.papers.links.data.stories import WorldDocument, organic, story
+from mmlib.papers.links.data.world import from_world, picture_scenes, scene_id
+from mmlib.world.scenes import check_scene, sample_scene, scene_key, split_of, split_seeds
 from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF
 from mmlib.world.stories import describe
 
@@ -33,33 +38,48 @@ def actions(scene):
     return [thing.action for thing in scene.things]
 
 
-def test_scenes_are_consistent_and_of_their_split(stories, guides):
+def keys_of(documents):
+    return {repr(scene_key(scene)) for document in documents for scene in document.scenes}
+
+
+def nameable(document):
+    """Whether each link can be named by one end, each end naming one: the authors' format."""
+    parent = {("s", s): ("s", s) for s, _ in document.links}
+    parent |= {("i", i): ("i", i) for _, i in document.links}
+
+    def root(name):
+        while parent[name] != name:
+            name = parent[name]
+        return name
+
+    for s, i in document.links:
+        parent[root(("s", s))] = root(("i", i))
+    roots = [root(name) for name in parent]
+    links = [root(("s", s)) for s, _ in document.links]
+    return all(links.count(top) <= roots.count(top) for top in roots)
+
+
+def test_scenes_are_consistent_and_of_their_split_and_links_fit_the_authors_format(stories, guides):
     for document in (*stories, *guides):
         for scene in document.scenes:
             check_scene(scene)
             assert split_of(scene) == "train"
+            for i, relation, j in scene.relations:  # nothing is held before there is a hand
+                assert relation not in ACTION_RELATIONS or max(i, j) < len(scene.things)
+        assert len(set(document.links)) == len(document.links) > 0
+        assert len(set(document.sentences)) == len(document.sentences)
+        assert len(keys_of([document])) == len(document.scenes)
+        assert nameable(document)
 
 
-def test_splits_share_no_scene():
-    keys = {
-        split: {
-            repr(scene_key(scene))
-            for make in (story, organic)
-            for document in (make(i, split) for i in range(6))
-            for scene in document.scenes
-        }
-        for split in SPLITS
-    }
-    for one in SPLITS:
-        for other in SPLITS:
-            assert one == other or not keys[one] & keys[other]
-
-
-def test_the_same_seed_gives_the_same_document(stories, guides):
-    assert tuple(story(i) for i in range(5)) == stories[:5]
-    assert tuple(organic(i) for i in range(5)) == guides[:5]
-    assert story(3, "val") != story(3, "test")
-    assert len({document.id for document in (*stories, *guides)}) == len(stories) + len(guides)
+def test_a_seed_gives_its_document_and_splits_share_no_scene(stories, guides):
+    assert tuple(story(i) for i in range(3)) == stories[:3]
+    assert tuple(organic(i) for i in range(3)) == guides[:3]
+    keys = [keys_of(make(i, s) for make in (story, organic) for i in range(6)) for s in SPLITS]
+    assert not any(one & other for one, other in combinations(keys, 2))
+    for make in (story, organic):
+        with pytest.raises(ValueError, match="split 'dev' is not one of"):
+            make(0, "dev")
 
 
 def test_a_story_keeps_place_and_people(stories):
@@ -67,20 +87,10 @@ def test_a_story_keeps_place_and_people(stories):
         assert len(document.scenes) == len(document.sentences) == 5
         assert document.links == tuple((i, i) for i in range(5))
         assert len({(s.setting, s.style, s.seed) for s in document.scenes}) == 1
-        assert len({repr(scene_key(scene)) for scene in document.scenes}) == 5
-        heroes = [
-            [
-                (t.kind, t.colour, t.pattern, t.size)
-                for t in s.things
-                if GROUP_OF[t.kind] == "person"
-            ]
-            for s in document.scenes
-        ]
-        assert all(one == heroes[0] and len(one) == 1 for one in heroes)
-        assert len(set(document.sentences)) == 5
+        people = [[t for t in s.things if GROUP_OF[t.kind] == "person"] for s in document.scenes]
+        assert {len(heroes) for heroes in people} == {1}
+        assert len({(t.kind, t.colour, t.pattern, t.size) for [t] in people}) == 1
 
-
-def test_story_pictures_are_more_alike_than_others(stories):
     def shared(a, b):
         looks = [{(t.kind, t.colour, t.pattern) for t in s.things} for s in (a, b)]
         return len(looks[0] & looks[1]) / max(map(len, looks))
@@ -90,7 +100,7 @@ def test_story_pictures_are_more_alike_than_others(stories):
     assert inside > 0.5 > 10 * across
 
 
-def test_story_sentences_lean_on_those_before(stories):
+def test_story_sentences_lean_on_those_before_and_leave_the_picture_open(stories):
     for document in stories:
         assert all(BACK.search(text.lower()) for text in document.sentences[1:]), document.sentences
         assert re.search(r"\b(an?) ", document.sentences[0])  # the first one introduces
@@ -98,16 +108,9 @@ def test_story_sentences_lean_on_those_before(stories):
         name = describe(hero, document.scenes[0].style)
         assert name in document.sentences[0]
         assert not any(name in text for text in document.sentences[1:])
-
-
-def test_story_sentences_leave_the_picture_open(stories):
-    """Most later sentences name no colour and no garment, whose pictures do show them."""
     later = [text for document in stories for text in document.sentences[1:]]
-    coloured = [
-        bool(re.search(r"\b(red|blue|green|white|black|brown|pink|dress|shirt)\b", t))
-        for t in later
-    ]
-    assert np.mean(coloured) < 0.35
+    looks = re.compile(r"\b(red|blue|green|white|black|brown|pink|dress|shirt)\b")
+    assert np.mean([bool(looks.search(text)) for text in later]) < 0.35
 
 
 @pytest.mark.parametrize(
@@ -122,120 +125,125 @@ def test_story_sentences_leave_the_picture_open(stories):
         (r"\b(snack|eating|fed)\b", lambda s: "eating" in actions(s)),
         (r"\bwalk", lambda s: "walking" in actions(s)),
         (r"\b(sat|sitting)\b", lambda s: "sitting" in actions(s)),
+        (r"\balone\b", lambda s: not {t.kind for t in s.things} & {"dog", "cat"}),
     ],
 )
 def test_story_sentences_are_true(stories, words, true):
-    hits = 0
-    for document in stories:
-        for i, text in enumerate(document.sentences):
-            if re.search(words, text):
-                hits += 1
-                assert true(document.scenes[i]), (text, document.scenes[i])
-    assert hits >= 5
+    hits = [
+        (text, scene)
+        for document in stories
+        for text, scene in zip(document.sentences, document.scenes, strict=True)
+        if re.search(words, text)
+    ]
+    assert len(hits) >= 5
+    assert all(true(scene) for _, scene in hits), [hit for hit in hits if not true(hit[1])]
 
 
-def test_alone_means_alone(stories):
-    alone = [s for d in stories for s, t in zip(d.scenes, d.sentences, strict=True) if "alone" in t]
-    assert alone
-    assert not any(t.kind in ("dog", "cat") for s in alone for t in s.things)
+# --- How-tos ---------------------------------------------------------------------------------
 
 
-# --- How-tos ---
-
-
-def test_organic_documents_are_of_unequal_size(guides):
-    sizes = {(len(d.sentences), len(d.scenes)) for d in guides}
-    assert len(sizes) > 18
-    for document in guides:
-        assert 3 <= len(document.sentences) <= 12
-        assert 2 <= len(document.scenes) <= 10
-        assert len(set(document.sentences)) == len(document.sentences)
-        assert len({repr(scene_key(scene)) for scene in document.scenes}) == len(document.scenes)
-        assert document.links
-
-
-def test_organic_links_are_of_every_sort(guides):
-    per_sentence, per_image = [], []
-    for document in guides:
-        rows = [s for s, _ in document.links]
-        columns = [i for _, i in document.links]
-        per_sentence += [rows.count(s) for s in range(len(document.sentences))]
-        per_image += [columns.count(i) for i in range(len(document.scenes))]
-    for counts in (per_sentence, per_image):
+def test_how_tos_are_of_unequal_size_and_their_links_of_every_sort(guides):
+    assert len({(len(d.sentences), len(d.scenes)) for d in guides}) > 18
+    assert all(3 <= len(d.sentences) <= 12 and 2 <= len(d.scenes) <= 10 for d in guides)
+    sentences = [[s for s, _ in d.links].count(s) for d in guides for s in range(len(d.sentences))]
+    images = [[i for _, i in d.links].count(i) for d in guides for i in range(len(d.scenes))]
+    for counts in (sentences, images):
         assert {0, 1, 2} <= set(counts)
-    assert max(per_sentence) == 3
-    assert 0.2 < np.mean(np.array(per_sentence) == 0) < 0.6
+    assert max(sentences) == 3
+    assert 0.2 < np.mean(np.array(sentences) == 0) < 0.6
 
 
-def nameable(document):
-    """Whether each link can be named by one end, each end naming one: the authors' format."""
-    names = {("s", s) for s, _ in document.links} | {("i", i) for _, i in document.links}
-    parent = {name: name for name in names}
-
-    def root(name):
-        while parent[name] != name:
-            name = parent[name]
-        return name
-
-    for s, i in document.links:
-        parent[root(("s", s))] = root(("i", i))
-    for top in {root(name) for name in names}:
-        size = sum(root(name) == top for name in names)
-        if sum(root(("s", s)) == top for s, _ in document.links) > size:
-            return False
-    return True
-
-
-def test_links_fit_the_authors_format(stories, guides):
-    for document in (*stories, *guides):
-        assert len(set(document.links)) == len(document.links)
-        assert nameable(document)
-
-
-def test_organic_steps_add_what_they_say(guides):
-    checked = 0
+def test_how_to_steps_add_what_they_say_and_other_colours_are_others(guides):
+    step = re.compile(r"(Finally, |Next, |Then |Now |After that, )?(a|put|place|add|start)", re.I)
+    steps, recoloured = 0, 0
     for document in guides:
         for s, i in document.links:
             text, scene = document.sentences[s], document.scenes[i]
-            if re.match(
-                r"(Finally, |Next, |Then |Now |After that, )?(a|put|place|add|start)", text, re.I
-            ):
-                new = scene.things[-1]
-                if "colour" in text:
-                    continue
-                checked += 1
-                assert describe(new, scene.style) in text, (text, new)
+            if step.match(text) and "colour" not in text:
+                steps += 1
+                assert describe(scene.things[-1], scene.style) in text, (text, scene.things[-1])
             if re.search(r"\bgive\b", text, re.I):
                 assert (len(scene.things) - 2, "holding", len(scene.things) - 1) in scene.relations
             if "sit on" in text:
                 assert {"on", "riding"} & relations(scene)
-    assert checked > 80
-
-
-def test_other_colours_are_other_colours(guides):
-    seen = 0
-    for document in guides:
         for s, text in enumerate(document.sentences):
-            if "colour" not in text:
-                continue
-            shown = [document.scenes[i] for row, i in document.links if row == s]
-            if not shown:
-                continue
-            seen += 1
-            assert len({scene.things[-1].colour for scene in shown}) == len(shown) >= 2
-            assert len({scene.things[-1].kind for scene in shown}) == 1
-    assert seen > 20
+            last = [document.scenes[i].things[-1] for row, i in document.links if row == s]
+            if "colour" in text and last:
+                recoloured += 1
+                assert len({thing.colour for thing in last}) == len(last) >= 2
+                assert len({thing.kind for thing in last}) == 1
+    assert steps > 80
+    assert recoloured > 20
 
 
-def test_nothing_is_held_before_there_is_a_hand(guides):
-    for document in guides:
-        for scene in document.scenes:
-            for i, relation, j in scene.relations:
-                assert relation not in ACTION_RELATIONS or max(i, j) < len(scene.things)
+# --- As a corpus -----------------------------------------------------------------------------
 
 
-def test_unknown_splits_are_refused():
-    with pytest.raises(ValueError, match="not one of"):
-        story(0, "dev")
-    with pytest.raises(ValueError, match="not one of"):
-        organic(0, "dev")
+def colours(images):
+    """What a backbone sees that cannot fail to tell pictures apart: (pictures, regions, width)."""
+    small = [np.asarray(image.resize((4, 4)), dtype=np.float32) for image in images]
+    return np.stack(small).reshape(len(images), 4, 12) / 255
+
+
+@pytest.fixture(scope="module", autouse=True)
+def backbone():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "mmlib.world.backbone.extract",
+            lambda images, _: (colours(images), np.zeros((len(images), 1), np.float32), ("any",)),
+        )
+        yield
+
+
+SENTENCES = ("First the house.", "Then the dog and the cat.", "Take your time.", "A ball.")
+# One sentence for two pictures, a sentence for none, two sentences for one picture.
+LINKS = ((0, 0), (1, 1), (1, 2), (3, 0))
+
+
+@pytest.fixture(scope="module")
+def written():
+    scenes = {s: [sample_scene(seed) for seed in split_seeds(s, 9)] for s in SPLITS}
+    return {
+        s: [WorldDocument(tuple(scenes[s][3 * n : 3 * n + 3]), SENTENCES, LINKS) for n in range(3)]
+        for s in SPLITS
+    }
+
+
+def same_links(corpus, written):
+    for split in SPLITS:
+        for document, before in zip(corpus.split(split), written[split], strict=True):
+            ids = [scene_id(scene) for scene in before.scenes]
+            links = {(document.sentences[i], document.images[j]) for i, j in document.links}
+            assert links == {(before.sentences[i], ids[j]) for i, j in before.links}
+            source = dict(zip(document.sentences, document.sources, strict=True))
+            yield [source[text] for text in before.sentences], ids
+
+
+def test_links_survive_shuffling_and_pictures_are_drawn_again_on_demand(written):
+    corpus = from_world("organic", written, picture_scenes(written))
+    for sources, ids in same_links(corpus, written):
+        assert sources == [ids[0], ids[1], "", ids[0]]
+    image = corpus.test[0].images[0]
+    again = colours([corpus.open_image(image)]).mean(axis=1)[0]
+    assert corpus.features[corpus.row_of[image]] == pytest.approx(again, abs=1e-6)
+
+
+def test_the_worlds_own_writers():
+    for kind, write in (("story", story), ("organic", organic)):
+        documents = {split: [write(seed, split) for seed in range(4)] for split in SPLITS}
+        corpus = from_world(kind, documents, picture_scenes(documents))
+        assert len([*same_links(corpus, documents)]) == 12
+
+
+def test_repeated_sentences_are_left_out_and_a_scene_in_two_splits_is_a_leak(written):
+    first, *others = written["train"]
+    repeats = replace(first, sentences=("A ball.", "a ball", "x", "y"))
+    planted = {**written, "train": [repeats, *others]}
+    with pytest.warns(UserWarning, match="organic: left out 1 unfilled document"):
+        corpus = from_world("organic", planted, picture_scenes(planted))
+    assert [d.id[-4:] for d in corpus.train] == ["0001", "0002"]
+    shared = {**written, "test": [first, *written["test"][1:]]}
+    with pytest.raises(ValueError, match="occurs twice; give it one place in one split"):
+        from_world("organic", shared, picture_scenes(shared))
+    with pytest.raises(ValueError, match="no val documents"):
+        picture_scenes({**written, "val": []})

@@ -4,13 +4,27 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-SPLITS = ("train", "val", "test")
+from mmlib.core.paths import data_dir
+from mmlib.features.text import (
+    Vocabulary,
+    embedding_matrix,
+    mean_word_vectors,
+    read_word_vectors,
+    tokenize,
+    train_word2vec,
+)
+from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Document, cluster_numbers
+
+if TYPE_CHECKING:
+    from mmlib.papers.links.method import Settings
+
+LONG = ("organic", "diy", UNLABELLED)  # their sentences are cut at 50 words, not at 20 (§5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +101,67 @@ class Arrays:
         )
 
 
+# --- From documents ----------------------------------------------------------------------------
+
+
+def word_vectors(corpus: Corpus, settings: "Settings") -> dict[str, np.ndarray]:
+    """Word vectors that all systems start from: the user's GoogleNews file, else made here.
+
+    word2vec trained on the sentences of training documents only. The file is
+    `<MMLIB_DATA>/word2vec/GoogleNews-vectors-negative300.bin`, read where the width is 300.
+    """
+    texts = {sentence for document in corpus.train for sentence in document.sentences}
+    tokens = [tokenize(sentence) for sentence in sorted(texts)]
+    path = data_dir() / "word2vec" / "GoogleNews-vectors-negative300.bin"
+    if settings.word_width == 300 and path.exists():
+        return read_word_vectors(path, {word for sentence in tokens for word in sentence})
+    return train_word2vec(tokens, settings.word_width, seed=0)
+
+
+def prepare(corpus: Corpus, settings: "Settings") -> Arrays:
+    """Tokenise a corpus and index it. The vocabulary sees training sentences only.
+
+    Image features are centred, each divided by its deviation to the power that the settings name,
+    and brought to unit overall deviation, all by training images.
+    """
+    vectors = word_vectors(corpus, settings)
+    sentences = sorted({s for split in SPLITS for d in corpus.split(split) for s in d.sentences})
+    row = {sentence: i for i, sentence in enumerate(sentences)}
+    tokens = [tokenize(sentence) for sentence in sentences]
+    training = (tokens[row[s]] for d in corpus.train for s in d.sentences)
+    vocabulary = Vocabulary.from_sentences(training, settings.min_count)
+    ids, lengths = vocabulary.encode(tokens, 50 if corpus.name in LONG else settings.max_words)
+    words = embedding_matrix(vocabulary, settings.word_width, 0, vectors).numpy()
+    rows = np.unique(np.concatenate([corpus.rows(d) for d in corpus.train]))
+    features = corpus.features - corpus.features[rows].mean(axis=0)
+    features /= np.maximum(features[rows].std(axis=0), 1e-6) ** settings.feature_power
+    label_words = None
+    if corpus.label_scores is not None:
+        label_words = mean_word_vectors([tokenize(name) for name in corpus.label_names], vectors)
+
+    def index(documents: Sequence[Document]) -> Split:
+        labelled = all(document.labelled for document in documents)
+        return Split(
+            sentences=tuple(np.array([row[s] for s in d.sentences]) for d in documents),
+            images=tuple(corpus.rows(d) for d in documents),
+            links=tuple(d.link_matrix() for d in documents) if labelled else None,
+            rounds=np.array([d.round for d in documents]),
+            clusters=cluster_numbers(documents),
+        )
+
+    return Arrays(
+        ids=ids.numpy(),
+        lengths=lengths.numpy(),
+        words=settings.word_scale * words,
+        features=features / max(float(features[rows].std(axis=0).mean()), 1e-6),
+        splits={split: index(corpus.split(split)) for split in SPLITS},
+        label_scores=corpus.label_scores,
+        label_words=label_words,
+        truth=corpus.truth,
+        key=corpus.key,
+    )
+
+
 # --- Batches ---------------------------------------------------------------------------------
 
 
@@ -161,9 +236,9 @@ class Batches:
         return Batch(
             ids=ids,
             lengths=lengths,
-            features=self.features[torch.from_numpy(np.concatenate(images)).to(self.device)],
-            rows=_mask(sentences).to(self.device),
-            columns=_mask(images).to(self.device),
+            features=self.pictures(np.concatenate(images)),
+            rows=self._mask(sentences),
+            columns=self._mask(images),
         )
 
     def texts(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -171,7 +246,10 @@ class Batches:
         lengths = self.lengths[torch.from_numpy(rows)]
         return self.ids[torch.from_numpy(rows).to(self.device), : int(lengths.max())], lengths
 
+    def pictures(self, rows: np.ndarray) -> Tensor:
+        """Features (V, width) of images."""
+        return self.features[torch.from_numpy(rows).to(self.device)]
 
-def _mask(nodes: Sequence[np.ndarray]) -> Tensor:
-    sizes = torch.tensor([len(rows) for rows in nodes])
-    return torch.arange(int(sizes.max())) < sizes.unsqueeze(1)
+    def _mask(self, nodes: Sequence[np.ndarray]) -> Tensor:
+        sizes = torch.tensor([len(rows) for rows in nodes])
+        return (torch.arange(int(sizes.max())) < sizes.unsqueeze(1)).to(self.device)

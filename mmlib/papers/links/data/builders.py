@@ -9,17 +9,19 @@ different clusters share no source image over all rounds, so that clusters can b
 n_docs: documents a split, as many rounds as that takes; one round where it is not given.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
 
 import numpy as np
+from PIL import Image
 
-from mmlib.papers.links.data import assembly
-from mmlib.papers.links.data.assembly import Build, CaptionSource, Counts, Splits
-from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Document, Study
+from mmlib.core.records import CaptionedImages, normalised
+from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, check_leaks
+from mmlib.world import WorldImages
+from mmlib.world.logic import satisfies
 
 BLOCK = 30  # images of a val or test cluster where documents are random
 GROUP = 5  # linked pairs of a document
@@ -27,34 +29,181 @@ DISTRACTORS = {"coco": 5, "mixed5": 0}  # images without a caption, and captions
 TIGHTEST = 0.9  # share of the groups that stays
 NEAR_DUPLICATE = 0.99  # quantile of training images' nearest-neighbour cosines, the ceiling
 
+Splits = Mapping[str, CaptionedImages]
+Counts = Mapping[str, int]
+Rng = np.random.Generator
+Rows = Collection[int] | np.ndarray
+Sentence = tuple[str, int]  # text, row of the image it was written for (-1 for none)
 
-def from_photos(
-    kinds: Sequence[str], photos: Splits, counts: Mapping[str, Counts], stress_rounds: int,
-    sentences: tuple[int, int],
-) -> Study:  # fmt: skip
-    """Of the kinds of documents asked for those that this module builds, and unlabelled articles.
+# --- What all builders share -----------------------------------------------------------------
 
-    stress_rounds: of training documents that `stress` is made from; sentences: of an article.
+
+class CaptionSource:
+    """Hands out the captions of one split so that each is used about equally often.
+
+    rows: the usable images: those with a caption, the first where features are identical.
     """
-    corpora = {
-        kind: random_documents(kind, photos, counts[kind]) for kind in DISTRACTORS if kind in kinds
+
+    def __init__(self, images: CaptionedImages, rng: Rng) -> None:
+        self.captions = images.captions
+        self.row_of = {image: row for row, image in enumerate(images.ids)}
+        self.texts = [[normalised(caption) for caption in texts] for texts in images.captions]
+        self.order = [rng.permutation(len(texts)) for texts in images.captions]
+        self.used = np.zeros(len(images.ids), dtype=int)
+        first: dict[bytes, int] = {}
+        for row, texts in enumerate(self.texts):
+            if any(texts):
+                first.setdefault(np.asarray(images.features[row]).tobytes(), row)
+        self.rows = np.array(list(first.values()), dtype=np.int64)
+
+    def draw(
+        self, writers: Rows, shown: Rows, count: int, others: Collection[str] = ()
+    ) -> list[Sentence]:
+        """Captions of the writers in turn, up to `count`; a writer without a fitting one is passed.
+
+        No two have the same text, none repeats one of `others`, and none is also a caption of
+        another image that is shown: such a cell would count as unlinked although it is right.
+        """
+        chosen: list[Sentence] = []
+        taken = {normalised(text) for text in others}
+        of_shown = Counter(text for row in shown for text in set(self.texts[row]))
+        shown = set(map(int, shown))
+        for row in map(int, writers):
+            if len(chosen) == count:
+                break
+            order = self.order[row]
+            for step in range(len(order)):
+                choice = order[(self.used[row] + step) % len(order)]
+                text = self.texts[row][choice]
+                # Its own captions count once where the writer itself is shown.
+                if text and text not in taken and of_shown[text] <= (row in shown):
+                    self.used[row] += step + 1
+                    taken.add(text)
+                    chosen.append((self.captions[row][choice], row))
+                    break
+        return chosen
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A document in the making: the rows of its images, and its sentences.
+
+    least: with fewer sentences it is left out. number: the end of its id; None: its position among
+    the drafts of the split. links: (sentence, image) positions; None: each sentence is linked to
+    the image it was written for, if that is shown.
+    """
+
+    round: int
+    cluster: str
+    shown: Rows
+    written: list[Sentence]
+    least: int = 0
+    number: int | None = None
+    links: Collection[tuple[int, int]] | None = None
+
+
+def assemble(
+    kind: str, photos: Splits, drafts: Callable[..., Iterator[Draft]],
+    n_docs: Counts | None = None, seed: int = 0, every: bool = False, streams: int = 2,
+) -> Corpus:  # fmt: skip
+    """The corpus of as many drafts a split as asked for, else of those of round 0, or of every one.
+
+    drafts: (split, as many random streams) -> its drafts, perhaps endless. A further stream
+    shuffles images and sentences, independently, before the links are written down. Streams are
+    of their own for each split and use, so that more documents leave the first ones.
+    Raises ValueError where a split is missing, has fewer drafts or a leak is found.
+    """
+    if missing := [split for split in SPLITS if split not in photos]:
+        raise ValueError(f"{kind} documents need train, val and test; no {missing[0]!r} given")
+    documents: dict[str, list[Document]] = {split: [] for split in SPLITS}
+    dropped = 0
+    for position, split in enumerate(SPLITS):
+        *others, shuffling = np.random.default_rng((seed, position)).spawn(streams + 1)
+        wanted, made, ids = (n_docs or {}).get(split), 0, photos[split].ids
+        for draft in drafts(split, *others):
+            if made == wanted or (wanted is None and draft.round and not every):
+                break
+            made += 1
+            if len(draft.written) < draft.least:
+                dropped += 1
+                continue
+            rows, (texts, sources) = list(draft.shown), zip(*draft.written, strict=True)
+            links = draft.links
+            if links is None:
+                links = [(i, rows.index(row)) for i, row in enumerate(sources) if row in rows]
+            images, order = shuffling.permutation(len(rows)), shuffling.permutation(len(texts))
+            new_image, new = np.argsort(images), np.argsort(order)
+            number = made - 1 if draft.number is None else draft.number
+            documents[split].append(
+                Document(
+                    id=f"{kind}-{split}-r{draft.round}-c{draft.cluster}-{number:04d}",
+                    sentences=tuple(texts[i] for i in order),
+                    images=tuple(ids[rows[j]] for j in images),
+                    links=tuple(sorted((int(new[i]), int(new_image[j])) for i, j in links)),
+                    sources=tuple(ids[sources[i]] if sources[i] >= 0 else "" for i in order),
+                )
+            )
+        if made < (wanted or 0):
+            raise ValueError(f"{split}: {wanted} documents asked for, {made} can be made")
+    if dropped:
+        warnings.warn(f"{kind}: left out {dropped} unfilled documents", stacklevel=3)
+    collections = [photos[split] for split in SPLITS]
+    uses = Counter(image for images in collections for image in images.ids)
+    if twice := [image for image, count in uses.items() if count > 1]:
+        raise ValueError(f"image {twice[0]!r} occurs twice; give it one place in one split")
+    origin = {
+        image: (images, row) for images in collections for row, image in enumerate(images.ids)
     }
-    if not {"cohesive", "stress", UNLABELLED} & set(kinds):
-        return Study(corpora)
-    similar = cohesive(photos, counts["cohesive"])
-    if "cohesive" in kinds:
-        corpora["cohesive"] = similar
-    if "stress" in kinds:
-        first = tuple(d for d in similar.train if d.round < stress_rounds)
-        corpora["stress"] = stress(replace(similar, train=first), photos, per_source=3)
-    if UNLABELLED not in kinds:
-        return Study(corpora)
-    few = replace(similar, train=similar.train[:330], val=similar.val[:66], test=similar.test[:110])
-    return Study(corpora, *unlabelled_articles(few, photos, sentences))
+
+    def open_image(image: str) -> Image.Image:
+        images, row = origin[image]
+        return images.open_image(row)
+
+    scores = [images.label_scores for images in collections if images.label_scores is not None]
+    corpus = Corpus(
+        kind,
+        *(tuple(documents[split]) for split in SPLITS),
+        features=np.concatenate([image_vectors(images) for images in collections]),
+        row_of={image: row for row, image in enumerate(origin)},
+        open_image=open_image,
+        label_scores=np.concatenate(scores) if len(scores) == len(collections) else None,
+        label_names=collections[0].label_names,
+        truth=_truth(photos["test"], documents["test"]),
+    )
+    check_leaks(corpus)
+    return corpus
+
+
+def _truth(images: CaptionedImages, documents: list[Document]) -> tuple[np.ndarray, ...] | None:
+    """Of each document 1 where a sentence's graph holds in a picture's scene; None without them."""
+    if not isinstance(images, WorldImages) or not images.gold:
+        return None
+    scene_of = dict(zip(images.ids, images.scenes, strict=True))
+    graph_of = {
+        (image, caption.text): caption.graph
+        for image, captions in zip(images.ids, images.gold, strict=True)
+        for caption in reversed(captions)
+    }
+    truth = [
+        [
+            [satisfies(scene_of[image], graph_of[source, text]) for image in document.images]
+            for text, source in zip(document.sentences, document.sources, strict=True)
+        ]
+        for document in documents
+    ]
+    return tuple(np.array(matrix, dtype=float) for matrix in truth)
+
+
+def image_vectors(images: CaptionedImages) -> np.ndarray:
+    """One vector an image, (images, width) float32: the mean over its regions."""
+    return np.asarray(images.features).mean(axis=1, dtype=np.float32)
+
+
+# --- Random images, and images that look alike -----------------------------------------------
 
 
 def random_documents(
-    kind: str, splits: Splits, n_docs: Counts | None = None, seed: int = 0
+    kind: str, photos: Splits, n_docs: Counts | None = None, seed: int = 0
 ) -> Corpus:
     """5 linked pairs of random images, and as many distractors as the kind has.
 
@@ -63,37 +212,29 @@ def random_documents(
     blocks of 30, the clusters, and each round permutes inside them.
     Raises ValueError when a split has too few images or a leak is found.
     """
-    build = Build(kind, splits)
-    shown = GROUP + DISTRACTORS[kind]
-    for split in SPLITS:
-        grouping, choosing, shuffling = assembly.split_rngs(seed, split, 3)
-        captions = CaptionSource(splits[split], choosing)
-        groups = _random_groups(split, captions.rows, shown + DISTRACTORS[kind], grouping)
-        for number, (turn, cluster, rows) in enumerate(assembly.take(groups, n_docs, split)):
-            writers = np.concatenate([rows[:GROUP], rows[shown:]])
-            sentences = captions.draw(writers, rows[:shown], len(writers))
-            position = (split, turn, cluster, number)
-            build.add(position, rows[:shown], sentences, shuffling, least=len(writers))
-    return build.corpus()
+    shown, size = GROUP + DISTRACTORS[kind], GROUP + 2 * DISTRACTORS[kind]
+
+    def drafts(split: str, rng: Rng, choosing: Rng) -> Iterator[Draft]:
+        captions = CaptionSource(photos[split], choosing)
+        usable = len(captions.rows)
+        block = usable if split == "train" else BLOCK
+        if usable < max(size, block):
+            raise ValueError(f"{split} has {usable} usable images; give it {max(size, block)}")
+        # The last block takes what is left over.
+        blocks = np.split(rng.permutation(captions.rows), np.arange(1, usable // block) * block)
+        for turn in count():
+            for number, members in enumerate(blocks):
+                order = rng.permutation(members)
+                for start in range(0, len(order) - size + 1, size):
+                    rows = order[start : start + size]
+                    writers = np.concatenate([rows[:GROUP], rows[shown:]])
+                    written = captions.draw(writers, rows[:shown], len(writers))
+                    yield Draft(turn, f"{number:03d}", rows[:shown], written, len(writers))
+
+    return assemble(kind, photos, drafts, n_docs, seed)
 
 
-def _random_groups(
-    split: str, rows: np.ndarray, size: int, rng: np.random.Generator
-) -> Iterator[assembly.Group]:
-    """Endless rounds of disjoint groups of `size` random rows."""
-    block = len(rows) if split == "train" else BLOCK
-    if len(rows) < max(size, block):
-        raise ValueError(f"{split} has {len(rows)} usable images; give it {max(size, block)}")
-    # The last block takes what is left over.
-    blocks = np.split(rng.permutation(rows), np.arange(1, len(rows) // block) * block)
-    for turn in count():
-        for number, members in enumerate(blocks):
-            order = rng.permutation(members)
-            for start in range(0, len(order) - size + 1, size):
-                yield turn, f"{number:03d}", order[start : start + size]
-
-
-def cohesive(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
+def cohesive(photos: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
     """The Story-DII role: 5 images that look alike and a caption of each; 5 x 5, density 20 %.
 
     A group is a random unused image with its nearest unused neighbours, by the cosine of image
@@ -104,47 +245,36 @@ def cohesive(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
     """
     from sklearn.preprocessing import normalize  # not on a machine that only trains
 
-    build = Build("cohesive", splits)
-    raw = {split: assembly.image_vectors(splits[split]) for split in SPLITS}
+    raw = {split: image_vectors(photos[split]) for split in SPLITS}
     centre = raw["train"].mean(axis=0)
     vectors = {split: normalize(features - centre) for split, features in raw.items()}
     some = np.random.default_rng(seed).permutation(len(vectors["train"]))[:1000]
     cosines = vectors["train"][some] @ vectors["train"].T
     cosines[np.arange(len(some)), some] = -1
     ceiling = float(np.quantile(cosines.max(axis=1), NEAR_DUPLICATE))
-    for split in SPLITS:
-        grouping, choosing, shuffling = assembly.split_rngs(seed, split, 3)
-        captions = CaptionSource(splits[split], choosing)
-        groups = _similar_rounds(split, captions, vectors[split], ceiling, grouping)
-        for number, (turn, cluster, rows) in enumerate(assembly.take(groups, n_docs, split)):
-            sentences = captions.draw(rows, rows, GROUP)
-            build.add((split, turn, cluster, number), rows, sentences, shuffling, least=GROUP)
-    return build.corpus()
 
+    def drafts(split: str, rng: Rng, choosing: Rng) -> Iterator[Draft]:
+        captions = CaptionSource(photos[split], choosing)
+        groups = _similar_groups(captions.rows, vectors[split], ceiling, rng)
+        if not groups:
+            usable = len(captions.rows)
+            raise ValueError(f"{split} has {usable} usable images, no {GROUP} of them alike")
+        fewest = min(len(captions.texts[row]) for row in np.concatenate(groups))
+        for turn in count() if split == "train" else range(fewest):
+            if split == "train" and turn:
+                groups = _similar_groups(captions.rows, vectors[split], ceiling, rng)
+            for number, rows in enumerate(groups):
+                cluster = "000" if split == "train" else f"{number:03d}"
+                yield Draft(turn, cluster, rows, captions.draw(rows, rows, GROUP), GROUP)
 
-def _similar_rounds(
-    split: str, captions: CaptionSource, vectors: np.ndarray, ceiling: float,
-    rng: np.random.Generator,
-) -> Iterator[assembly.Group]:  # fmt: skip
-    """Rounds of groups of similar images: others each time in training, else the same."""
-    groups = _similar_groups(captions.rows, vectors, ceiling, rng)
-    if not groups:
-        raise ValueError(
-            f"{split} has {len(captions.rows)} usable images, no {GROUP} of them alike"
-        )
-    fewest = min(len(captions.texts[row]) for row in np.concatenate(groups))
-    for turn in count() if split == "train" else range(fewest):
-        if split == "train" and turn:
-            groups = _similar_groups(captions.rows, vectors, ceiling, rng)
-        for number, rows in enumerate(groups):
-            yield turn, "000" if split == "train" else f"{number:03d}", rows
+    return assemble("cohesive", photos, drafts, n_docs, seed)
 
 
 def _similar_groups(
-    rows: np.ndarray, vectors: np.ndarray, ceiling: float, rng: np.random.Generator
+    rows: np.ndarray, vectors: np.ndarray, ceiling: float, rng: Rng
 ) -> list[np.ndarray]:
     """Disjoint groups of similar rows, in random order, the loosest left out."""
-    free = np.zeros(vectors.shape[0], dtype=bool)
+    free = np.zeros(len(vectors), dtype=bool)
     free[rows] = True
     groups = []
     for anchor in rng.permutation(rows):
@@ -154,17 +284,16 @@ def _similar_groups(
         cosines = np.where(free, _products(vectors, vectors[anchor]), -np.inf)
         most = min(10 * GROUP, int(free.sum()))
         near = np.argpartition(-cosines, most - 1)[:most] if most else np.arange(0)
-        nearest = near[np.argsort(-cosines[near], kind="stable")]
         group = [int(anchor)]
-        for row in nearest.tolist():  # without near-duplicates of one already in the group
+        for row in near[np.argsort(-cosines[near], kind="stable")].tolist():
+            # Without near-duplicates of one already in the group.
             if len(group) < GROUP and _products(vectors[group], vectors[row]).max() <= ceiling:
                 group.append(row)
         if len(group) == GROUP:
             free[group] = False
             groups.append(np.array(group))
     # 1 - |mean|^2 of unit vectors: 0 where all are equal.
-    means = [vectors[group].mean(axis=0) for group in groups]
-    spreads = np.array([1.0 - float(np.square(mean).sum()) for mean in means])
+    spreads = [1.0 - float(np.square(vectors[group].mean(axis=0)).sum()) for group in groups]
     limit = np.quantile(spreads, TIGHTEST) if groups else 0.0
     return [group for group, spread in zip(groups, spreads, strict=True) if spread <= limit]
 
@@ -174,8 +303,11 @@ def _products(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:
     return np.einsum("ij,j->i", vectors, vector)
 
 
+# --- Similar images among the captions of others ---------------------------------------------
+
+
 def stress(
-    similar: Corpus, splits: Splits, captions: int = 45, per_source: int = 1, seed: int = 0
+    similar: Corpus, photos: Splits, captions: int = 45, per_source: int = 1, seed: int = 0
 ) -> Corpus:
     """The DII-Stress role: each `cohesive` document with 45 more captions; 50 x 5, density 2 %.
 
@@ -185,105 +317,92 @@ def stress(
     Raises ValueError when a split has too few groups or a leak is found.
     """
 
-    def write(document: Document, row_of: Mapping[str, int], *_: Any) -> Sentences:
-        writers = [row_of[image] for image in similar.sources[document.id]]
+    def write(document: Document, source: CaptionSource, _: Rng) -> Linked:
+        writers = [source.row_of[image] for image in document.sources]
         written = list(zip(document.sentences, writers, strict=True))
         return written, len(written) + captions
 
-    return _among_others("stress", similar, splits, captions, per_source, seed, write).corpus()
-
-
-Sentences = tuple[list[assembly.Sentence], int]  # linked ones, and how many there are in all
-
-
-def _among_others(
-    kind: str, similar: Corpus, splits: Splits, most: int, per_source: int, seed: int,
-    write: Callable[..., Sentences],
-) -> Build:  # fmt: skip
-    """The images of each `similar` document with captions of images of its block's others.
-
-    most: how many captions of others a document may need; write: (document, row of each image,
-    captions of the split, random numbers) -> its linked sentences, and how many there are in all.
-    """
-    build = Build(kind, splits)
-    size = 1 + -(-most // (GROUP * per_source))
-    for split in SPLITS:
-        grouping, choosing, shuffling = assembly.split_rngs(seed, split, 3)
-        source = CaptionSource(splits[split], choosing)
-        row_of = {image: row for row, image in enumerate(splits[split].ids)}
-        for document, turn, cluster, others in _super_blocks(similar, split, size, grouping):
-            rows = [row_of[image] for image in document.images]
-            written, total = write(document, row_of, source, choosing)
-            # One more turn of the writers than needed makes up for captions that do not fit.
-            writers = np.tile(
-                [row_of[image] for image in grouping.permutation(others)], per_source + 1
-            )
-            texts = [text for text, _ in written]
-            written = written + source.draw(writers, rows, total - len(written), texts)
-            number = int(document.id.rsplit("-", 1)[1])
-            build.add((split, turn, cluster, number), rows, written, shuffling, least=total)
-    return build
-
-
-def _super_blocks(
-    similar: Corpus, split: str, size: int, rng: np.random.Generator
-) -> Iterator[tuple[Document, int, str, list[str]]]:
-    """Each document with its new round, its new cluster, and the images of its block's others.
-
-    A block has `size` groups or a few more. Position in the block makes the round, so that one
-    round holds one document a block. Val and test keep their blocks over all rounds.
-    """
-    pools: dict[int, list[Document]] = defaultdict(list)
-    for document in similar.split(split):
-        pools[document.round if split == "train" else 0].append(document)
-    for pool in pools.values():
-        groups = {_group(document, split): document.images for document in pool}
-        if len(groups) < size:
-            if pool is not pools[min(pools)]:
-                return  # The rest of a last, incomplete round.
-            raise ValueError(
-                f"{split} has {len(groups)} groups of similar images, needs {size}: "
-                "give more images, or ask for fewer captions or more per source"
-            )
-        order = rng.permutation(list(groups))
-        blocks = [names.tolist() for names in np.array_split(order, len(groups) // size)]
-        home = {name: number for number, block in enumerate(blocks) for name in block}
-        for document in pool:
-            name = _group(document, split)
-            number = home[name]
-            others = [image for g in blocks[number] if g != name for image in groups[g]]
-            turn = document.round * 2 * size + blocks[number].index(name)
-            yield document, turn, "000" if split == "train" else f"{number:03d}", others
-
-
-def _group(document: Document, split: str) -> str:
-    """What names a group: val and test show the same one again, with other captions."""
-    return document.id if split == "train" else document.cluster
+    return _among_others("stress", similar, photos, captions, per_source, seed, write)
 
 
 def unlabelled_articles(
-    similar: Corpus, splits: Splits, sentences: tuple[int, int] = (30, 90), per_source: int = 3,
+    similar: Corpus, photos: Splits, sentences: tuple[int, int] = (30, 90), per_source: int = 3,
     seed: int = 0,
-) -> tuple[Corpus, Mapping[str, np.ndarray]]:  # fmt: skip
+) -> Corpus:  # fmt: skip
     """The WIKI role: 5 similar images and 30 to 90 sentences, links unknown.
 
     Each image has 0 to 5 of its captions in the document; the rest are captions of images of other
-    groups, `per_source` each. Returns the corpus and, apart from it, the sealed key: document id
-    -> link matrix (sentences, images), only for judging what was read out.
-    Raises ValueError when a split has too few groups or a leak is found.
+    groups, `per_source` each. The corpus has the sealed key of its test documents, only for
+    judging what was read out. Raises ValueError when a split has too few groups or a leak is found.
     """
 
-    def write(
-        document: Document, row_of: Mapping[str, int], source: CaptionSource,
-        choosing: np.random.Generator,
-    ) -> Sentences:  # fmt: skip
-        rows = [row_of[image] for image in document.images]
+    def write(document: Document, captions: CaptionSource, choosing: Rng) -> Linked:
+        rows = [captions.row_of[image] for image in document.images]
         total = int(choosing.integers(sentences[0], sentences[1] + 1))
-        return source.draw(np.repeat(rows, choosing.integers(0, 6, len(rows))), rows, total), total
+        writers = np.repeat(rows, choosing.integers(0, 6, len(rows)))
+        return captions.draw(writers, rows, total), total
 
-    build = _among_others("unlabelled", similar, splits, sentences[1], per_source, seed, write)
-    corpus = build.corpus()
-    documents = [d for split in SPLITS for d in corpus.split(split)]
-    key = {d.id: d.link_matrix() for d in documents}
-    train, val, test = (tuple(replace(d, links=None) for d in corpus.split(s)) for s in SPLITS)
-    return replace(corpus, train=train, val=val, test=test, sources={}), key
+    corpus = _among_others("unlabelled", similar, photos, sentences[1], per_source, seed, write)
+    train, val, test = (
+        tuple(replace(document, links=None, sources=()) for document in corpus.split(split))
+        for split in SPLITS
+    )
+    key = tuple(document.link_matrix() for document in corpus.test)
+    return replace(corpus, train=train, val=val, test=test, key=key)
+
+
+Linked = tuple[list[Sentence], int]  # the linked sentences, and how many there are in all
+
+
+def _among_others(
+    kind: str, similar: Corpus, photos: Splits, most: int, per_source: int, seed: int,
+    write: Callable[[Document, CaptionSource, Rng], Linked],
+) -> Corpus:  # fmt: skip
+    """The images of each `similar` document with captions of images of its block's others.
+
+    most: how many captions of others a document may need. A block has `size` groups or a few more.
+    Position in the block makes the round, so that one round holds one document a block. Val and
+    test keep their blocks over all rounds.
+    """
+    size = 1 + -(-most // (GROUP * per_source))
+
+    def drafts(split: str, rng: Rng, choosing: Rng) -> Iterator[Draft]:
+        captions = CaptionSource(photos[split], choosing)
+
+        def name(document: Document) -> str:  # val and test show a group again, training never
+            return document.id if split == "train" else document.cluster
+
+        pools: dict[int, list[Document]] = defaultdict(list)
+        for document in similar.split(split):
+            pools[document.round if split == "train" else 0].append(document)
+        for turn, pool in pools.items():
+            groups = {name(document): document.images for document in pool}
+            if len(groups) < size:
+                if turn != min(pools):
+                    return  # The rest of a last, incomplete round.
+                raise ValueError(
+                    f"{split} has {len(groups)} groups of similar images, needs {size}: "
+                    "give more images, or ask for fewer captions or more per source"
+                )
+            order = rng.permutation(list(groups))
+            blocks = [names.tolist() for names in np.array_split(order, len(groups) // size)]
+            home = {group: number for number, block in enumerate(blocks) for group in block}
+            for document in pool:
+                number = home[name(document)]
+                position = blocks[number].index(name(document))
+                others = [v for g in blocks[number] if g != name(document) for v in groups[g]]
+                rows = [captions.row_of[image] for image in document.images]
+                written, total = write(document, captions, choosing)
+                # One more turn of the writers than needed makes up for captions that do not fit.
+                writers = [captions.row_of[image] for image in rng.permutation(others)]
+                written = written + captions.draw(
+                    writers * (per_source + 1), rows, total - len(written),
+                    [text for text, _ in written],
+                )  # fmt: skip
+                cluster = "000" if split == "train" else f"{number:03d}"
+                same = int(document.id.rsplit("-", 1)[1])
+                yield Draft(
+                    document.round * 2 * size + position, cluster, rows, written, total, same
+                )
+
+    return assemble(kind, photos, drafts, seed=seed, every=True)

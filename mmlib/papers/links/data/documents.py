@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
+
+from mmlib.core.records import normalised
 
 SPLITS = ("train", "val", "test")
 UNLABELLED = "unlabelled"  # documents whose links nobody knows
@@ -23,13 +25,15 @@ class Document:
 
     id: "<kind>-<split>-r<round>-c<cluster>-<number>" when built here, anything when read.
     sentences, images: texts and image ids. links: (sentence, image) positions, sorted; None where
-    nobody knows them.
+    nobody knows them. sources: the image that each sentence was written for, "" for none; empty
+    when the document was read from a file.
     """
 
     id: str
     sentences: tuple[str, ...]
     images: tuple[str, ...]
     links: tuple[tuple[int, int], ...] | None
+    sources: tuple[str, ...] = ()
 
     @property
     def labelled(self) -> bool:
@@ -53,8 +57,8 @@ class Document:
         if self.links is None:
             raise ValueError(f"document {self.id!r} is unlabelled: its links cannot be scored")
         matrix = np.zeros((len(self.sentences), len(self.images)), dtype=bool)
-        for sentence, image in self.links:
-            matrix[sentence, image] = True
+        for link in self.links:
+            matrix[link] = True
         return matrix
 
 
@@ -67,10 +71,9 @@ class Corpus:
     row_of: image id -> row of `features` (and of `label_scores`).
     open_image: image id -> RGB picture, or None.
     label_scores: (rows, labels) probabilities of a frozen classifier, or None.
-    sources: document id -> for each sentence the image it was written for ("" for none);
-        empty when the corpus was read from files.
-    recognise: what a reader who knows the pictures would say: document -> (sentences, images), 1
-        where the sentence is true of the picture; None where nobody knows.
+    truth: of each test document what a reader who knows the pictures would say, (sentences, images)
+        with 1 where the sentence is true of the picture; None where nobody knows.
+    key: of each test document without labels its sealed links, or None.
     """
 
     name: str
@@ -82,14 +85,12 @@ class Corpus:
     open_image: Callable[[str], Image.Image] | None = None
     label_scores: np.ndarray | None = None
     label_names: tuple[str, ...] = ()
-    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    recognise: Callable[[Document], np.ndarray] | None = None
+    truth: tuple[np.ndarray, ...] | None = None
+    key: tuple[np.ndarray, ...] | None = None
 
     def split(self, name: str) -> tuple[Document, ...]:
         """The documents of "train", "val" or "test"."""
-        if name not in SPLITS:
-            raise ValueError(f"no split {name!r}; use one of {', '.join(SPLITS)}")
-        return getattr(self, name)
+        return {"train": self.train, "val": self.val, "test": self.test}[name]
 
     def rows(self, document: Document) -> np.ndarray:
         """Feature rows of a document's images, (images,) int."""
@@ -106,10 +107,51 @@ def cluster_numbers(documents: Sequence[Document]) -> np.ndarray:
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class Study:
-    """The documents of a tier. `key`: the sealed links of the unlabelled documents, if known."""
+def check_leaks(corpus: Corpus) -> None:
+    """Raise ValueError, listing the first five leaks, where documents give their links away.
 
-    corpora: Mapping[str, Corpus]
-    unlabelled: Corpus | None = None
-    key: Mapping[str, np.ndarray] | None = None
+    Checked: no image id and no identical feature vector in two splits; inside a document no image
+    twice, no two sentences with the same normalised text, no unlinked sentence written for one of
+    its images; documents of one round share no source image; in splits with several clusters,
+    documents of different clusters share none.
+    """
+    problems: list[str] = []
+    first_use: dict[tuple, tuple[str, str]] = {}  # image id or vector -> split, image
+    for split in SPLITS:
+        first_user: dict[tuple[int, str], str] = {}  # round, image -> document
+        cluster_of: dict[str, str] = {}
+        images_of_split: set[str] = set()
+        for document in corpus.split(split):
+            where = f"{split} {document.id}:"
+            # All images that it was made from, shown or only described.
+            images = {*document.images, *document.sources} - {""}
+            if len(set(document.images)) < len(document.images):
+                problems.append(f"{where} an image occurs twice")
+            if len(set(map(normalised, document.sentences))) < len(document.sentences):
+                problems.append(f"{where} two sentences have the same text")
+            linked = {sentence for sentence, _ in document.links or ()}
+            problems += [
+                f"{where} unlinked sentence {number} was written for its image {source}"
+                for number, source in enumerate(document.sources)
+                if number not in linked and source in document.images
+            ]
+            for image in sorted(images - images_of_split):
+                uses: list[tuple] = [("id", image)]
+                if image in corpus.row_of:
+                    uses.append(("feature vector", corpus.features[corpus.row_of[image]].tobytes()))
+                for use in uses:
+                    other, twin = first_use.setdefault(use, (split, image))
+                    if other != split:
+                        problems.append(
+                            f"{other} {twin} and {split} {image} have the same {use[0]}"
+                        )
+            images_of_split |= images
+            for image in sorted(images) if ROUND_AND_CLUSTER.search(document.id) else ():
+                first = first_user.setdefault((document.round, image), document.id)
+                if first != document.id:
+                    both = f"{first}, {document.id}: {image}"
+                    problems.append(f"{split} round {document.round}: {both}")
+                if cluster_of.setdefault(image, document.cluster) != document.cluster:
+                    problems.append(f"{where} {image} is in another cluster too")
+    if problems:
+        raise ValueError("leaks: " + "; ".join(problems[:5]) + "; rebuild these documents")

@@ -18,7 +18,7 @@ import numpy as np
 from mmlib.core.errors import DataError
 from mmlib.core.files import listed
 from mmlib.core.paths import data_dir
-from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Document, Study
+from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Document
 
 # The names of the authors' data sets here; other folders keep theirs.
 NAMES = {
@@ -28,8 +28,8 @@ NAMES = {
 }  # fmt: skip
 
 
-def load(kinds: Sequence[str]) -> Study:
-    """The documents of `<MMLIB_DATA>/links/<name>/`: these kinds, or where none is named all.
+def load(kinds: Sequence[str]) -> dict[str, Corpus]:
+    """The documents of `<MMLIB_DATA>/links/<name>/` by kind: these, or where none is named all.
 
     Raises FileNotFoundError where there are none, ValueError for a kind that is not there (but for
     unlabelled documents, which a study may lack), DataError for two folders of one kind.
@@ -49,14 +49,14 @@ def load(kinds: Sequence[str]) -> Study:
     if unknown := [kind for kind in kinds if kind not in folders]:
         raise ValueError(f"no documents {unknown[0]!r} in {root}; there are {', '.join(folders)}")
     corpora = {kind: replace(read_corpus(folders[kind]), name=kind) for kind in kinds}
-    labelled = {kind: corpus for kind, corpus in corpora.items() if corpus.test[0].labelled}
-    unlabelled = [kind for kind in corpora if kind not in labelled]
+    unlabelled = [kind for kind, corpus in corpora.items() if not corpus.test[0].labelled]
     if len(unlabelled) > 1:
         names = " and ".join(folders[kind].name for kind in unlabelled)
         problem = f"{names} have no labels, and one such set is read"
         raise DataError(f"{root}: {problem} (move the others away, or name the sets to read)")
-    lone = replace(corpora[unlabelled[0]], name=UNLABELLED) if unlabelled else None
-    return Study(labelled, lone, {})
+    for kind in unlabelled:
+        corpora[UNLABELLED] = replace(corpora.pop(kind), name=UNLABELLED)
+    return corpora
 
 
 # --- The files of a folder -------------------------------------------------------------------

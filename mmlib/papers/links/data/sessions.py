@@ -14,8 +14,15 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from mmlib.core.records import CaptionedImages
-from mmlib.papers.links.data import assembly
-from mmlib.papers.links.data.assembly import Build, CaptionSource, Counts, Splits
+from mmlib.papers.links.data.builders import (
+    CaptionSource,
+    Counts,
+    Draft,
+    Rng,
+    Splits,
+    assemble,
+    image_vectors,
+)
 from mmlib.papers.links.data.documents import SPLITS, Corpus
 
 CLOSE, NEAR, FAR = 300, 10_000, 100_000  # id distances: sure, with one likeness, with both
@@ -129,48 +136,33 @@ def organic(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corp
     photo may have none or several. Links stand on the sentence side.
     Raises ValueError where too few sessions are found or a leak is.
     """
-    dealt, grouped = by_session(splits, seed)
-    build = Build("organic", dealt)
-    sizes = np.array([len(rows) for groups in grouped.values() for rows in groups])
-    for split in SPLITS:
-        if not grouped[split]:
-            raise ValueError(f"{split}: no upload session found")
-        grouping, choosing, shuffling = assembly.split_rngs(seed, split, 3)
-        captions = CaptionSource(dealt[split], choosing)
-        rounds = _rounds(split, dealt[split], grouped[split], sizes, grouping)
-        for number, (turn, cluster, rows) in enumerate(assembly.take(rounds, n_docs, split)):
-            written = captions.draw(captions_each(rows, choosing), rows, len(rows) * len(CAPTIONS))
-            build.add((split, turn, cluster, number), rows, written, shuffling, least=2)
-    return build.corpus()
-
-
-def captions_each(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Each photo as often as it gets a caption, 0 to 3 times, drawn anew until 2 are given."""
-    while True:
-        times = rng.choice(len(CAPTIONS), len(rows), p=CAPTIONS)
-        if times.sum() >= 2:
-            return np.repeat(rows, times)
-
-
-def _rounds(
-    split: str, images: CaptionedImages, groups: Sequence[np.ndarray], sizes: np.ndarray,
-    rng: np.random.Generator,
-) -> Iterator[assembly.Group]:  # fmt: skip
-    """Rounds of disjoint groups: sessions, in training with look-alikes of the other images."""
-    if split != "train":
-        for turn in range(TURNS):
-            for number, rows in enumerate(groups):
-                yield turn, f"{number:03d}", rows
-        return
     from sklearn.preprocessing import normalize
 
-    vectors = assembly.image_vectors(images)
-    unit = normalize(vectors - vectors.mean(axis=0))
-    outside = np.setdiff1d(np.arange(len(unit)), np.concatenate(groups))
-    for turn in count():
-        regrouped = [*groups, *look_alikes(unit, outside, sizes, rng)]
-        for index in rng.permutation(len(regrouped)):
-            yield turn, "000", regrouped[index]
+    dealt, grouped = by_session(splits, seed)
+    sizes = np.array([len(rows) for groups in grouped.values() for rows in groups])
+
+    def drafts(split: str, grouping: Rng, choosing: Rng) -> Iterator[Draft]:
+        captions = CaptionSource(dealt[split], choosing)
+        groups = grouped[split]
+        if not groups:
+            raise ValueError(f"{split}: no upload session found")
+        vectors = image_vectors(dealt[split])
+        unit = normalize(vectors - vectors.mean(axis=0))
+        outside = np.setdiff1d(np.arange(len(unit)), np.concatenate(groups))
+        for turn in count() if split == "train" else range(TURNS):
+            shown = groups
+            if split == "train":
+                shown = [*groups, *look_alikes(unit, outside, sizes, grouping)]
+                shown = [shown[index] for index in grouping.permutation(len(shown))]
+            for number, rows in enumerate(shown):
+                cluster = "000" if split == "train" else f"{number:03d}"
+                times = choosing.choice(len(CAPTIONS), len(rows), p=CAPTIONS)
+                while times.sum() < 2:
+                    times = choosing.choice(len(CAPTIONS), len(rows), p=CAPTIONS)
+                writers = np.repeat(rows, times)
+                yield Draft(turn, cluster, rows, captions.draw(writers, rows, len(writers)), 2)
+
+    return assemble("organic", dealt, drafts, n_docs, seed)
 
 
 def look_alikes(

@@ -1,47 +1,21 @@
 """The documents of the picture world: built from captioned pictures, or written over scenes."""
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
 
-from mmlib.core.parallel import in_processes
 from mmlib.core.paths import table_beside
 from mmlib.core.records import normalised
-from mmlib.papers.links.data import builders, stories
-from mmlib.papers.links.data.assembly import Build, Sentence, Splits, split_rngs
-from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Study
+from mmlib.papers.links.data.builders import Draft, Splits, assemble
+from mmlib.papers.links.data.documents import SPLITS, Corpus
 from mmlib.papers.links.data.stories import WorldDocument
-from mmlib.world import WorldImages, captioned_images, images_of
+from mmlib.world import WorldImages, images_of
 from mmlib.world.schema import Scene
 
-_TABLES = table_beside(__file__)
-IMAGES, ALBUMS, COUNTS = (_TABLES[k] for k in ("images", "albums", "documents"))
+COUNTS = table_beside(__file__)  # of the splits: images, albums, documents of a kind
 Written = Mapping[str, Sequence[WorldDocument]]
-
-
-def load(kinds: Sequence[str]) -> Study:
-    """These kinds of documents, drawn here."""
-    cores = os.cpu_count() or 1
-    study = Study({})
-    if {"coco", "cohesive", "stress", UNLABELLED} & set(kinds):
-        photos = {
-            split: pooled(captioned_images(split, count, workers=cores))
-            for split, count in IMAGES.items()
-        }
-        study = builders.from_photos(kinds, photos, COUNTS, stress_rounds=3, sentences=(30, 50))
-    for kind, write in (("story", stories.story), ("organic", stories.organic)):
-        if kind in kinds:
-            texts = {
-                split: list(in_processes(write, [(i, split) for i in range(count)], cores))
-                for split, count in ALBUMS.items()
-            }
-            pictures = {s: pooled(p) for s, p in picture_scenes(texts, workers=cores).items()}
-            corpora = {**study.corpora, kind: from_world(kind, texts, pictures)}
-            study = replace(study, corpora=corpora)
-    return study
 
 
 def pooled(images: WorldImages) -> WorldImages:
@@ -65,7 +39,6 @@ def picture_scenes(documents: Written, workers: int = 1) -> dict[str, WorldImage
     """Draw every scene of the documents once and run the world's backbone over it.
 
     Returns one WorldImages per split; an image's captions are the sentences linked to it.
-    Give the result to `from_world` for each kind of document written over the same scenes.
     Raises ValueError for a split without documents.
     """
     pictures = {}
@@ -87,24 +60,20 @@ def picture_scenes(documents: Written, workers: int = 1) -> dict[str, WorldImage
 def from_world(kind: str, documents: Written, pictures: Splits, seed: int = 0) -> Corpus:
     """A corpus of documents written over world scenes, each its own cluster, all in round 0.
 
-    kind: "story", "organic", "cohesive": the corpus's name. pictures: from `picture_scenes`, for
-    these documents or others over the same scenes.
-    The number that ends an id is the document's position in the given list. Documents in which two
-    sentences say the same are left out, with a warning. Raises ValueError for leaks.
+    kind: "story", "organic": the corpus's name. pictures: from `picture_scenes`, for these
+    documents or others over the same scenes. The number that ends an id is the document's position
+    in the given list. Documents in which two sentences say the same are left out, with a warning.
+    Raises ValueError for leaks.
     """
-    build = Build(kind, pictures)
-    for split in SPLITS:
-        (shuffling,) = split_rngs(seed, split, 1)
+
+    def drafts(split: str) -> Iterator[Draft]:
         row_of = {image: row for row, image in enumerate(pictures[split].ids)}
-        for number, document in enumerate(documents.get(split, ())):
+        for number, document in enumerate(documents[split]):
             shown = [row_of[scene_id(scene)] for scene in document.scenes]
-            writer = {sentence: shown[image] for sentence, image in sorted(document.links)[::-1]}
-            written: list[Sentence] = [
-                (text, writer.get(index, -1)) for index, text in enumerate(document.sentences)
-            ]
-            if len({normalised(text) for text in document.sentences}) < len(written):
-                build.dropped += 1
-                continue
-            position = (split, 0, f"{number:03d}", number)
-            build.add(position, shown, written, shuffling, document.links)
-    return build.corpus()
+            writer = {sentence: shown[image] for sentence, image in reversed(document.links)}
+            written = [(text, writer.get(i, -1)) for i, text in enumerate(document.sentences)]
+            distinct = len(set(map(normalised, document.sentences)))
+            least = len(written) + (distinct < len(written))  # left out where two say the same
+            yield Draft(0, f"{number:03d}", shown, written, least, links=document.links)
+
+    return assemble(kind, pictures, drafts, seed=seed, streams=0)
