@@ -161,8 +161,10 @@ def assemble(
 
     scores = [images.label_scores for images in collections if images.label_scores is not None]
     corpus = Corpus(
-        kind,
-        *(tuple(documents[split]) for split in SPLITS),
+        name=kind,
+        train=tuple(documents["train"]),
+        val=tuple(documents["val"]),
+        test=tuple(documents["test"]),
         features=np.concatenate([image_vectors(images) for images in collections]),
         row_of={image: row for row, image in enumerate(origin)},
         open_image=open_image,
