@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
-from PIL import Image
 
 from mmlib.core.records import CaptionedImages, normalised
 from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, check_leaks
@@ -128,9 +127,8 @@ def assemble(
                 dropped += 1
                 continue
             rows, (texts, sources) = list(draft.shown), zip(*draft.written, strict=True)
-            links = draft.links
-            if links is None:
-                links = [(i, rows.index(row)) for i, row in enumerate(sources) if row in rows]
+            of_sources = [(i, rows.index(row)) for i, row in enumerate(sources) if row in rows]
+            links = of_sources if draft.links is None else draft.links
             images, order = shuffling.permutation(len(rows)), shuffling.permutation(len(texts))
             new_image, new = np.argsort(images), np.argsort(order)
             number = made - 1 if draft.number is None else draft.number
@@ -155,10 +153,6 @@ def assemble(
         image: (images, row) for images in collections for row, image in enumerate(images.ids)
     }
 
-    def open_image(image: str) -> Image.Image:
-        images, row = origin[image]
-        return images.open_image(row)
-
     scores = [images.label_scores for images in collections if images.label_scores is not None]
     corpus = Corpus(
         name=kind,
@@ -167,7 +161,7 @@ def assemble(
         test=tuple(documents["test"]),
         features=np.concatenate([image_vectors(images) for images in collections]),
         row_of={image: row for row, image in enumerate(origin)},
-        open_image=open_image,
+        open_image=lambda image: origin[image][0].open_image(origin[image][1]),
         label_scores=np.concatenate(scores) if len(scores) == len(collections) else None,
         label_names=collections[0].label_names,
         truth=_truth(photos["test"], documents["test"]),
