@@ -18,7 +18,7 @@ ids are the names of the photographs, as `mmlib data features` writes them; of s
 In each of them photographs may lie in `images/` or `Images/`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,25 +51,15 @@ class Precomputed:
     images: its captions and features. The features are memory-mapped, as stored.
     graphs: number of the caption, counted through the split from 0 -> the authors' scene graph
         (`mmlib.scenegraph.from_authors` reads it), or None where the data have none.
+    rows: of the file `source`; every `step`-th is an image. note: on what else was read.
     """
 
     images: CaptionedImages
-    graphs: Mapping[int, Graph] | None = None
-
-
-@dataclass(frozen=True)
-class _Split:
-    # What any layout comes to: every `step`-th of `rows`, which are read from `source`, is an image
-    # with its captions. files: names of the photographs, if known. note: for `inspect`.
-    name: str
-    ids: Sequence[str]
-    captions: Sequence[Sequence[str]]
+    graphs: Mapping[int, Graph] | None
     rows: np.ndarray
     source: Path
-    step: int = 1
-    files: Sequence[str] | None = None
-    graphs: dict[int, Graph] | None = None
-    note: str = ""
+    step: int
+    note: str
 
 
 def find(*names: str) -> Path:
@@ -103,27 +93,19 @@ def load(folder: Path, split: str) -> Precomputed:
 
     Raises DataError that names the file, the row and the mend.
     """
-    data = _read(folder, split)
-
-    def open_image(row: int) -> Image.Image:
-        if data.files is None:
-            problem = "is missing, so that the photographs' names are not known"
-            raise error_at(folder / "id_mapping.json", None, problem, "get it too")
-        for root in (folder / "images", folder / "Images"):
-            for subfolder in (".", "train2014", "val2014"):  # MS-COCO's own folders
-                if (root / subfolder / data.files[row]).is_file():
-                    return open_rgb(root / subfolder / data.files[row])
-        raise error_at(folder / "images" / data.files[row], None, "no such image", "put it there")
-
-    images = CaptionedImages(
-        name=data.name,
-        split="val" if split == "dev" else split,
-        ids=tuple(data.ids),
-        captions=tuple(map(tuple, data.captions)),
-        features=(data.rows[:, None] if data.rows.ndim == 2 else data.rows)[:: data.step],
-        open_image=open_image,
+    check_choice("split", split, FILE_SPLITS)
+    written = FILE_SPLITS[split]
+    if (folder / f"{written}_caps.txt").is_file():
+        return _lines(folder, written)
+    files = listed(folder, "dataset_*.json")
+    if len(files) == 1:
+        return _karpathys(folder, files[0], "val" if split == "dev" else split)
+    if files:
+        raise DataError(f"{folder}: holds {len(files)} files dataset_*.json (leave one)")
+    raise DataError(
+        f"{folder}: has neither {written}_caps.txt nor dataset_*.json "
+        "(data/README.md, region_features, shows the layouts)"
     )
-    return Precomputed(images, data.graphs)
 
 
 def inspect(folder: Path, split: str) -> str:
@@ -132,7 +114,7 @@ def inspect(folder: Path, split: str) -> str:
     Raises DataError for the first thing that is wrong: `load` would refuse it, a value is not
     finite, the rows of one image differ, a scene graph cannot be read.
     """
-    data = _read(folder, split)
+    data = load(folder, split)
     starts = range(0, len(data.rows), BLOCK)
     for start in tqdm(starts, desc=f"{folder.name} {split}", disable=None):
         block = data.rows[start : start + BLOCK]
@@ -152,27 +134,39 @@ def inspect(folder: Path, split: str) -> str:
         except ValueError as error:
             path = folder / "scene_graph" / f"{FILE_SPLITS[split]}.json"
             raise error_at(path, None, f'graph "{number}": {error}', AGAIN) from error
-    captions, shape = sum(map(len, data.captions)), " x ".join(map(str, data.rows.shape[1:]))
-    counted = f"{data.name} {split} {len(data.ids)} images, {captions} captions"
-    return f"{counted}, {shape}{data.note}"
+    images, shape = data.images, " x ".join(map(str, data.rows.shape[1:]))
+    counted = f"{len(images.ids)} images, {sum(map(len, images.captions))} captions, {shape}"
+    return f"{images.name} {split} {counted}{data.note}"
 
 
-def _read(folder: Path, split: str) -> _Split:
-    check_choice("split", split, FILE_SPLITS)
-    written = FILE_SPLITS[split]
-    if (folder / f"{written}_caps.txt").is_file():
-        return _lines(folder, written)
-    files = listed(folder, "dataset_*.json")
-    if not files:
-        raise DataError(
-            f"{folder}: has neither {written}_caps.txt nor dataset_*.json "
-            "(data/README.md, region_features, shows the layouts)"
-        )
-    if files[1:]:
-        raise DataError(f"{folder}: holds {len(files)} files dataset_*.json (leave one)")
-    split = "val" if split == "dev" else split
-    name, images = karpathy.read_split(files[0], split)
-    ids = [image.name for image in images]
+def _images(
+    folder: Path,
+    split: str,
+    name: str,
+    ids: Sequence[str],
+    captions: Iterable[Sequence[str]],
+    features: np.ndarray,
+    photographs: bool,
+) -> CaptionedImages:
+    # photographs: whether the ids are their names.
+    def open_image(row: int) -> Image.Image:
+        if not photographs:
+            problem = "is missing, so that the photographs' names are not known"
+            raise error_at(folder / "id_mapping.json", None, problem, "get it too")
+        for root in (folder / "images", folder / "Images"):
+            for subfolder in (".", "train2014", "val2014"):  # MS-COCO's own folders
+                if (root / subfolder / ids[row]).is_file():
+                    return open_rgb(root / subfolder / ids[row])
+        raise error_at(folder / "images" / ids[row], None, "no such image", "put it there")
+
+    features = features[:, None] if features.ndim == 2 else features
+    split, texts = "val" if split == "dev" else split, tuple(map(tuple, captions))
+    return CaptionedImages(name, split, tuple(ids), texts, features, open_image)
+
+
+def _karpathys(folder: Path, file: Path, split: str) -> Precomputed:
+    name, split_images = karpathy.read_split(file, split)
+    ids = [image.name for image in split_images]
     store = open_features(sets.choose(folder / "features"))
     settings = {
         "packed": store.path.name,
@@ -185,8 +179,9 @@ def _read(folder: Path, split: str) -> _Split:
 
     packed = store.path.with_name(f"{store.path.stem}.{name}_{split}.npy")
     rows = _packed([(image_id, store.path) for image_id in ids], packed, settings, read)
-    captions, note = [image.captions for image in images], f", {store.path.stem}"
-    return _Split(name, ids, captions, rows, store.path, files=ids, note=note)
+    captions = [image.captions for image in split_images]
+    images = _images(folder, split, name, ids, captions, rows, True)
+    return Precomputed(images, None, rows, store.path, 1, f", {store.path.stem}")
 
 
 def _packed(
@@ -207,7 +202,7 @@ def _packed(
 # SCAN's layout and CORA's ------------------------------------------------------------------------
 
 
-def _lines(folder: Path, name: str) -> _Split:
+def _lines(folder: Path, name: str) -> Precomputed:
     ims, files = folder / f"{name}_ims.npy", folder / "region_feats" / name
     if not ims.is_file() and not files.is_dir():
         problem = f"is missing, and so is region_feats/{name}/"
@@ -230,7 +225,16 @@ def _lines(folder: Path, name: str) -> _Split:
         if count not in (length, CAPTIONS_EACH * length):
             problem = f"{length} rows for {count} captions, which is neither as many nor a fifth"
             raise error_at(path, None, problem, "get the files of this split again")
-    once = len(rows) == count == len(set(ids)) and not _repeat(rows, ims)
+    once = len(rows) == count == len(set(ids))
+    if once and count % CAPTIONS_EACH == 0:
+        starts = range(0, count, CAPTIONS_EACH)  # the first regions of every five rows
+        groups = (rows[start : start + CAPTIONS_EACH][:, :1] for start in starts)
+        same = [bool((group == group[:1]).all()) for group in groups]
+        if any(same) and not all(same):
+            odd = CAPTIONS_EACH * same.index(False)
+            problem = f"rows {odd} to {odd + 4} differ, while other rows come five alike"
+            raise error_at(ims, None, problem, AGAIN)
+        once = not all(same)
     if count % CAPTIONS_EACH and not once:
         problem = f"{count} captions, which is not five an image"
         raise error_at(captions_file, None, problem, AGAIN)
@@ -255,17 +259,12 @@ def _lines(folder: Path, name: str) -> _Split:
         if first.setdefault(image, row) != row:
             problem = f"image {image} stands in line {first[image] * step + 1} too"
             raise error_at(ids_path, row * step + 1, problem, AGAIN)
-    return _Split(
-        folder.name,
-        names,
-        [captions[start : start + each] for start in range(0, count, each)],
-        rows,
-        ims,
-        each * len(rows) // count,
-        names if mapping_file else None,
-        graphs,
-        note,
-    )
+    row_step, starts = each * len(rows) // count, range(0, count, each)
+    images = _images(
+        folder, name, folder.name, names, [captions[start : start + each] for start in starts],
+        rows[::row_step], mapping_file is not None,
+    )  # fmt: skip
+    return Precomputed(images, graphs, rows, ims, row_step, note)
 
 
 def _parts(folder: Path, captions: int) -> np.ndarray:
@@ -295,27 +294,12 @@ def _parts(folder: Path, captions: int) -> np.ndarray:
     return _packed(images, folder.with_name(f"{folder.name}.npy"), {"packed": folder.name}, read)
 
 
-def _repeat(rows: np.ndarray, path: Path) -> bool:
-    # Whether every five rows are the same, by their first region.
-    if len(rows) % CAPTIONS_EACH:
-        return False
-    starts = range(0, len(rows), CAPTIONS_EACH)
-    groups = (rows[start : start + CAPTIONS_EACH][:, :1] for start in starts)
-    same = np.array([(group == group[:1]).all() for group in groups])
-    if same.any() and not same.all():
-        odd = CAPTIONS_EACH * int(np.argmin(same))
-        problem = f"rows {odd} to {odd + 4} differ, while other rows come five alike"
-        raise error_at(path, None, problem, AGAIN)
-    return bool(same.all())
-
-
 def _text(path: Path) -> list[str]:
     # Stripped lines of a text file, none of them empty.
     if not path.is_file():
         raise error_at(path, None, "is missing", "get the files of this split again")
-    lines = [(row, line) for row, line in text_lines(path, AGAIN)]
-    texts = sound((line for _, line in lines), Problem(path, None, "is empty", AGAIN))
-    texts = [text.strip() for text in texts]
+    lines = (line for _, line in text_lines(path, AGAIN))
+    texts = [text.strip() for text in sound(lines, Problem(path, None, "is empty", AGAIN))]
     if not all(texts):
         raise error_at(path, texts.index("") + 1, "is empty", "restore the line")
     return texts

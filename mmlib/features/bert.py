@@ -92,23 +92,25 @@ class BertEncoder(nn.Module):
         from transformers import AutoConfig, BertModel, PreTrainedTokenizerFast
         from transformers.utils import logging
 
+        local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        # It warns of the heads that are in the file and not wanted here, and shows its loading.
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
         try:
-            config = AutoConfig.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
+            config = AutoConfig.from_pretrained(folder, **local)
             if config.model_type != "bert":
                 kind = f"a model of type {config.model_type!r}, not a BERT"
                 raise DataError(f"{folder}: {kind} (name a BERT, such as bert-base-uncased)")
             # Not BertTokenizer, which takes lower-casing from elsewhere, or from a default.
             tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
-            # It warns of the heads that are in the file and not wanted here, and shows its loading.
-            logging.set_verbosity_error()
-            logging.disable_progress_bar()
-            loaded: Any = BertModel.from_pretrained(
-                folder, config=config, add_pooling_layer=False, use_safetensors=True,
-                local_files_only=True, output_loading_info=True,
-            )  # fmt: skip
+            how = {"add_pooling_layer": False, "use_safetensors": True, "output_loading_info": True}
+            loaded: Any = BertModel.from_pretrained(folder, config=config, **how, **local)
+            model, report = loaded
+            if missing := report["missing_keys"]:  # transformers fills these with random numbers
+                names = f"{min(missing)} and {len(missing) - 1} more"
+                raise DataError(f"{folder}: no weights for {names} (is this another model's file?)")
+            return cls(model.float(), tuning, prefix, tokenizer)
         except DataError:
             raise
         except Exception as error:
@@ -120,24 +122,11 @@ class BertEncoder(nn.Module):
             logging.set_verbosity(level)
             if bar:
                 logging.enable_progress_bar()
-        model, report = loaded
-        if report["missing_keys"]:  # transformers fills these with random numbers
-            missing = f"{min(report['missing_keys'])} and {len(report['missing_keys']) - 1} more"
-            raise DataError(f"{folder}: no weights for {missing} (is this another model's file?)")
-        try:
-            return cls(model.float(), tuning, prefix, tokenizer)
-        except ValueError as error:
-            raise DataError(f"{folder}: {error}") from error
 
     @property
     def width(self) -> int:
         """Values a token state has."""
         return self.bert.config.hidden_size
-
-    @property
-    def device(self) -> torch.device:
-        """Where the parameters are."""
-        return self.bert.embeddings.word_embeddings.weight.device
 
     def train(self, mode: bool = True) -> "BertEncoder":
         """Set training mode; a frozen BERT stays in evaluation mode."""
@@ -210,14 +199,14 @@ class BertEncoder(nn.Module):
         lengths = np.array([len(row) for row in pieces], dtype=np.int64)
         states = np.zeros((len(pieces), lengths.max(initial=0), self.width), dtype=np.float16)
         order = np.argsort(-lengths, kind="stable")
-        was_training = self.training
+        device, was_training = next(self.bert.parameters()).device, self.training
         self.eval()
         try:
             for start in trange(0, len(order), batch, desc=progress, disable=progress is None):
                 rows = order[start : start + batch]
-                ids = pad_sequence([pieces[i] for i in rows], batch_first=True).to(self.device)
+                ids = pad_sequence([pieces[i] for i in rows], batch_first=True).to(device)
                 mask = torch.arange(ids.shape[1]) < torch.from_numpy(lengths[rows])[:, None]
-                mask = mask.long().to(self.device)  # which alone says what is padding
+                mask = mask.long().to(device)  # which alone says what is padding
                 hidden = torch.where(mask[..., None].bool(), self(ids, mask), 0.0)
                 states[rows, : hidden.shape[1]] = hidden.half().cpu().numpy()
         finally:

@@ -26,7 +26,7 @@ from mmlib.core.errors import DataError, Problem
 from mmlib.core.files import file_hash, write_tensors
 from mmlib.core.jobs import as_bytes
 from mmlib.core.paths import write_atomic
-from mmlib.features.store import FeatureStore, ids_file, open_features, open_rgb, read_object
+from mmlib.features.store import FeatureStore, open_features, open_rgb, read_object, write_notes
 
 Images = Sequence[tuple[str, Path]]  # (id, file)
 Identity = Callable[[Path], str]  # of a file, another one for other content
@@ -215,7 +215,7 @@ def fill(
                 f"{folder}: an unfinished run with other settings: {changed} "
                 "(go on with the old settings, or delete this folder)"
             )
-    _write_text(began, json.dumps(settings))
+    write_atomic(began, partial(Path.write_text, data=json.dumps(settings), encoding="utf-8"))
 
     def attempt(image: tuple[str, Path]) -> Any:
         try:
@@ -260,8 +260,7 @@ def fill(
     notes = {**settings, "files_sha256": chain, "skipped": skipped}
     for name in sorted(outputs, key=lambda name: name == "features"):  # whose name means done
         path, more_notes = outputs[name]
-        _write_text(ids_file(path), "".join(f"{name}\n" for name in names))
-        _write_text(path.with_suffix(".json"), json.dumps({**notes, **more_notes}, indent=1) + "\n")
+        write_notes(path, names, {**notes, **more_notes})
         write_atomic(path, partial(_join, pieces=pieces, name=name, rows=len(names)))
     shutil.rmtree(folder, ignore_errors=True)
     return open_features(out)
@@ -294,7 +293,3 @@ def _link(before: str, chunk: Images, identity: Identity) -> str:
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     keys = [key for key in new if old.get(key) != new[key]]
     return ", ".join(f"{key} {old.get(key)!r}, now {new[key]!r}" for key in keys)
-
-
-def _write_text(path: Path, text: str) -> None:
-    write_atomic(path, partial(Path.write_text, data=text, encoding="utf-8"))

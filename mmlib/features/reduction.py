@@ -1,6 +1,5 @@
 """A feature set's principal components, in the place of its full width."""
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +8,7 @@ import numpy as np
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import write_atomic
-from mmlib.features.store import FeatureStore, ids_file, open_features
+from mmlib.features.store import FeatureStore, open_features, write_notes
 
 BLOCK = 256  # images at a time
 
@@ -31,32 +30,26 @@ def reduce_features(
     total, products, regions = np.zeros(store.width), np.zeros((store.width, store.width)), 0
     for start in range(0, len(train), BLOCK):
         rows = store.rows(train[start : start + BLOCK]).reshape(-1, store.width).astype(np.float64)
-        regions, total, products = (
-            regions + len(rows),
-            total + rows.sum(0),
-            products + rows.T @ rows,
-        )
+        regions += len(rows)
+        total += rows.sum(0)
+        products += rows.T @ rows
     if count > min(store.width, regions - 1):
         problem = f"has no {count} components: {regions} training regions of width {store.width}"
         raise DataError(Problem(store.path, None, problem, "ask for fewer"))
     mean = total / regions
     variances, axes = np.linalg.eigh(products / regions - np.outer(mean, mean))
-    kept, axes = variances[::-1][:count], axes[:, ::-1][:, :count]
-    axes *= np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(count)]) / np.sqrt(kept.mean())
+    largest, axes = variances[::-1][:count], axes[:, ::-1][:, :count]
+    signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(count)])
+    axes *= signs / np.sqrt(largest.mean())
 
     ids = sorted(store.row_of, key=store.row_of.__getitem__)
     array = np.empty((*store.array.shape[:-1], count), store.array.dtype)
     for start in range(0, len(ids), BLOCK):
         block = (store.rows(ids[start : start + BLOCK]) - mean) @ axes
         array[start : start + BLOCK] = block.reshape(-1, *array.shape[1:])
-    variance_kept = round(float(kept.sum() / variances.sum()), 4)
-    fitted = {"components": count, "fitted_on": len(train), "variance_kept": variance_kept}
-    texts = {
-        ids_file(out): "".join(f"{name}\n" for name in ids),
-        out.with_suffix(".json"): json.dumps({**store.meta, **fitted}, indent=1) + "\n",
-    }
-    for path, text in texts.items():
-        write_atomic(path, partial(Path.write_text, data=text, encoding="utf-8"))
+    fitted = {"components": count, "fitted_on": len(train)}
+    share = round(float(largest.sum() / variances.sum()), 4)
+    write_notes(out, ids, {**store.meta, **fitted, "variance_kept": share})
     write_atomic(out, partial(np.save, arr=array))  # last, since its name means done
     return open_features(out)
 

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from mmlib.core.errors import DataError, Problem
+from mmlib.core.paths import write_atomic
 
 # Feature files whose ids may lie under a name that does not tell whose they are.
 OTHER_IDS = {"features": "id2row.json", "grid4x4_mobilenetv1_pca192": "ids.txt"}
@@ -180,3 +182,13 @@ def ids_of(path: Path) -> Path:
     """The file from which the ids of a feature file are read."""
     by_name = ids_file(path)
     return by_name if by_name.is_file() else path.with_name(OTHER_IDS.get(path.stem, by_name.name))
+
+
+def write_notes(path: Path, ids: Sequence[str], notes: Mapping[str, Any]) -> None:
+    """Write the ids of a feature file's rows, and its notes, beside its place."""
+    texts = {
+        ids_file(path): "".join(f"{name}\n" for name in ids),
+        path.with_suffix(".json"): json.dumps(notes, indent=1) + "\n",
+    }
+    for file, text in texts.items():
+        write_atomic(file, partial(Path.write_text, data=text, encoding="utf-8"))

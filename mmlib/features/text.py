@@ -20,13 +20,6 @@ from mmlib.core.errors import DataError, Problem
 PADDING, UNKNOWN = 0, 1
 
 
-@lru_cache(maxsize=1)
-def _tokenizer():
-    from nltk.tokenize import TweetTokenizer  # imported late: training from token ids needs no nltk
-
-    return TweetTokenizer()
-
-
 def tokenize(sentence: str) -> list[str]:
     """Lower-cased tokens, by NLTK's TweetTokenizer as in the authors' code of paper 04.
 
@@ -37,7 +30,9 @@ def tokenize(sentence: str) -> list[str]:
 
 @lru_cache(maxsize=500_000)  # sentences come back in many documents
 def _tokens(sentence: str) -> tuple[str, ...]:
-    words = " ".join(_tokenizer().tokenize(sentence)).lower().split()
+    from nltk.tokenize import casual_tokenize  # imported late: training from ids needs no nltk
+
+    words = " ".join(casual_tokenize(sentence)).lower().split()
     return tuple(map(sys.intern, words))  # few of the millions differ
 
 
@@ -117,8 +112,7 @@ def read_word_vectors(path: Path, words: Collection[str]) -> dict[str, np.ndarra
     """
     from gensim.models import KeyedVectors  # imported late: not needed where there is none
 
-    binary, mend = path.suffix == ".bin", "unzip it, or get it again"
-    kind = "in word2vec's binary format" if binary else "as text"
+    binary = path.suffix == ".bin"
     how: dict[str, Any] = {"binary": binary, "encoding": "utf-8" if binary else "utf-8-sig"}
     try:
         if not binary:
@@ -126,14 +120,14 @@ def read_word_vectors(path: Path, words: Collection[str]) -> dict[str, np.ndarra
                 how["no_header"] = len(file.readline().split()) > 2
         table = KeyedVectors.load_word2vec_format(str(path), **how)
     except Exception as error:  # a damaged header may ask gensim for anything
+        kind = "in word2vec's binary format" if binary else "as text"
         problem = f"no table of word vectors {kind}: {error or type(error).__name__}"
-        raise DataError(Problem(path, None, problem, mend)) from None
+        raise DataError(Problem(path, None, problem, "unzip it, or get it again")) from None
     vectors = {word: table[word].copy() for word in words if word in table}
-    if words and not vectors:
-        problem = f"none of {len(words)} words is among its {len(table)}"
-        raise DataError(Problem(path, None, problem, "get it again"))
-    if bad := sorted(word for word, vector in vectors.items() if not np.isfinite(vector).all()):
-        problem = f"the vector of {bad[0]!r} is not finite"
+    bad = sorted(word for word, vector in vectors.items() if not np.isfinite(vector).all())
+    if bad or (words and not vectors):
+        nothing = f"none of {len(words)} words is among its {len(table)}"
+        problem = f"the vector of {bad[0]!r} is not finite" if bad else nothing
         raise DataError(Problem(path, None, problem, "get it again"))
     return vectors
 
@@ -149,13 +143,13 @@ def embedding_matrix(
     bound = 0.2 if vectors else 0.02
     table = np.random.default_rng(seed).uniform(-bound, bound, (len(vocabulary), width))
     for row, word in enumerate(vocabulary.words):
-        if vectors and word in vectors:
-            if vectors[word].shape != (width,):
-                raise ValueError(
-                    f"word vector of {word!r} has shape {vectors[word].shape}, wanted ({width},): "
-                    "set word_width to the width of the word vectors"
-                )
-            table[row] = vectors[word]
+        vector = vectors.get(word) if vectors else None
+        if vector is not None and vector.shape != (width,):
+            raise ValueError(
+                f"word vector of {word!r} has shape {vector.shape}, wanted ({width},): "
+                "set word_width to the width of the word vectors"
+            )
+        table[row] = table[row] if vector is None else vector
     return torch.tensor(table, dtype=torch.float32)
 
 
