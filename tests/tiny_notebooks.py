@@ -110,3 +110,34 @@ def five_exercises(count: int) -> list[nbformat.NotebookNode]:
             count=count + 3 * n,
         )
     ]
+
+
+LESSON = {  # answer and check of each exercise
+    1: ("answer_1 = facts['links']", "course.number(1, answer_1, facts['links'], 0.1)"),
+    2: ("answer_2 = 'AP'", "course.choice(2, answer_2, 'AP', {'DC': 'it lets images repeat'})"),
+    3: (
+        "def twice(x):\n    return 2 * x",
+        "def plain(f):\n    return lambda x: f(x)\n\n\n"
+        "# The truth.\ncases = [(1,), (7,)]\n"
+        "course.function(3, plain(twice), lambda x: 2 * x, cases, wrong={'a square': square})",
+    ),
+}
+
+
+def lesson(path: Path) -> Path:
+    """Write a notebook of those three exercises."""
+    nb = committed_notebook(
+        ("from mmlib.suite import course", [], []),
+        (PARAMETERS, ["parameters"], []),
+        ("facts = {'links': 5 if tier == 'world' else 0}\nprint('before')", [], stdout("before\n")),
+        ("def square(x):\n    return x * x", [], []),
+    )
+    for n, (answer, check) in LESSON.items():
+        blank = "def twice(x):\n    ..." if n == 3 else ""
+        question, *cells = exercise(n, answer, check, blank, count=2 + 3 * n)
+        question.source = f"### Exercise {n}. A title\n\n*Medium, {5 * n} minutes.* Question?"
+        nb.cells += [question, *cells]
+    nb.cells += committed_notebook(("print('after')", [], stdout("after\n"))).cells
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(nb, path)
+    return path
