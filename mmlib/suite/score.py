@@ -232,7 +232,8 @@ def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None
     vision: Any = None
     if sees != WORLD:
         name = sees["backbone"]
-        given = backbones.weights_note(weights, backbones.torchvisions_weights(name))
+        default = backbones.published(name) if name in backbones.TORCHVISIONS else "unknown"
+        given = backbones.weights_note(weights, default)
         if given != sees["weights"]:
             raise DataError(
                 f"{path}: its pictures were seen by {name}, weights: {sees['weights']}; name these "
