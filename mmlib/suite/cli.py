@@ -400,8 +400,7 @@ def grade(
     from mmlib.suite.course import grading
     from mmlib.suite.runner import select
 
-    bytes_more = int(memory * 2**30)
-    results = grading.grade(handins, select(notebooks), out, jobs, timeout, bytes_more)
+    results = grading.grade(handins, select(notebooks), out, jobs, timeout, int(memory * 2**30))
     counts = ", ".join(f"{results[name]} {name}" for name in ("right", "wrong", "blank", "error"))
     print(f"{out}: {counts}")
 
