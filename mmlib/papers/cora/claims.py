@@ -13,6 +13,7 @@ from mmlib.papers.cora.run.systems import (
     CONTROLLED_TIER,
     CORA,
     LONGER,
+    ORACLES,
     QUERY_TIME,
     SEQUENCE,
     SIZES,
@@ -20,11 +21,8 @@ from mmlib.papers.cora.run.systems import (
     VSE,
     original,
 )
-from mmlib.papers.cora.show import captions_and_images
 
-UNIT, RICH = "RSUM", 100
-SEQUENCES = (VSE.system, SEQUENCE.system)
-Seeds = Sequence[int]
+RICH = 100  # captions
 
 
 def plain(evidence: Evidence) -> list[str]:
@@ -43,6 +41,14 @@ def tuned(evidence: Evidence) -> list[str]:
     return [name for name in evidence.datasets if name.endswith(TUNED)]
 
 
+def captions_and_images(evidence: Evidence, dataset: str) -> tuple[slice, slice]:
+    """Which items of a collection are test captions, and which are test images."""
+    described = evidence.has(dataset, CAPTIONS, "objects")  # else: controlled
+    term = (CAPTIONS, "objects") if described else (ORACLES[-1]["system"], "in family")
+    captions = int(np.isfinite(evidence.values(dataset, *term)[0]).sum())
+    return slice(captions), slice(captions, None)
+
+
 def second_half(in_family: np.ndarray) -> np.ndarray:
     """Of captions right in their family (items,) those of unseen pairs; NaN for all others.
 
@@ -58,7 +64,7 @@ VOCABULARY = Vocabulary(
             system, "in family", change=second_half
         )
     },
-    collections={"plain": plain, "longest": longest, "tuned": tuned},
+    collections={"longest": longest, "tuned": tuned},
 )
 
 
@@ -69,29 +75,27 @@ def richest(evidence: Evidence, dataset: str, count: int = RICH) -> np.ndarray:
     return np.argsort(-np.sum(counts, axis=0)[captions], kind="stable")[:count]
 
 
-def rich(evidence: Evidence, seeds: Seeds, others: bool = False) -> Effects:
+def rich(evidence: Evidence, seeds: Sequence[int], others: bool = False) -> Effects:
     """CORA's lead in caption-to-image recalls on the richest captions, less that on the others."""
     leads = {}
     for dataset in plain(evidence):
-        rival = VOCABULARY.strongest(evidence, dataset, SEQUENCES, UNIT)
+        rival = VOCABULARY.strongest(evidence, dataset, (VSE.system, SEQUENCE.system), "RSUM")
         captions, _ = captions_and_images(evidence, dataset)
-        if not rival or captions.stop <= RICH or not evidence.has(dataset, CORA.system, UNIT):
+        if not rival or captions.stop <= RICH or not evidence.has(dataset, CORA.system, "RSUM"):
             continue
         a, b = (
-            evidence.values(dataset, name, UNIT, seeds)[:, captions]
+            evidence.values(dataset, name, "RSUM", seeds)[:, captions]
             for name in (CORA.system, rival)
         )
-        items, count = len(evidence.clusters(dataset)), a.shape[1]
-        chosen = richest(evidence, dataset)
+        clusters, count, chosen = evidence.clusters(dataset), a.shape[1], richest(evidence, dataset)
         weights = np.full(count, -count / (count - len(chosen)) if others else 0.0)
         weights[chosen] = count / len(chosen)
-        excess = weights * (a - b) * count / items  # RSUM counts a caption items / count times
-        clusters = evidence.clusters(dataset)[captions]
-        leads[f"{dataset}, over {rival}"] = crossed(excess, clusters)
+        excess = weights * (a - b) * count / len(clusters)  # RSUM counts a caption items / count
+        leads[f"{dataset}, over {rival}"] = crossed(excess, clusters[captions])
     return leads or NOT_TRAINED
 
 
-def query_time(evidence: Evidence, seeds: Seeds) -> Effects:
+def query_time(evidence: Evidence, seeds: Sequence[int]) -> Effects:
     """Slopes of log time over log images: a cross-attention model's less CORA's."""
     slopes = {}
     few, many = SIZES

@@ -19,6 +19,7 @@ from mmlib.core.paths import table_beside
 from mmlib.core.ranking import KS
 from mmlib.core.records import CaptionedImages
 from mmlib.core.tables import Cells, beside, interval, mean_and_deviation, paper_tables, table
+from mmlib.papers.cora.claims import captions_and_images, second_half
 from mmlib.papers.cora.data.controlled import CAPTIONS, RECORDED, ControlledImages, Dials
 from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.data.world import FAMILY
@@ -35,7 +36,6 @@ from mmlib.papers.cora.run.systems import (
     WITH_BERT,
     original,
 )
-from mmlib.world import Clarity
 from mmlib.world.schema import ACTION_RELATIONS
 
 _TABLE = table_beside(__file__)
@@ -54,68 +54,35 @@ CLEAR = Dials(families=1000)  # whose regions get noisier and more mixed
 def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
     """All tables that need nothing but evidence, by name; those of a collection end with its."""
     if evidence.header["tier"] == systems.CONTROLLED_TIER:
-        return {"binding": _binding(evidence)}
-    found: dict[str, pd.DataFrame] = {}
+        rows = _with_unseen(evidence.datasets)
+        return {
+            "binding": table(rows, ORDER, lambda r, s: interval(in_families(evidence, s, *r)), None)
+        }
+    frames: dict[str, pd.DataFrame] = {}
     for name in evidence.datasets:
-        found[f"results_{name}"] = results(evidence, name)
+        frames[f"results_{name}"] = results(evidence, name)
         if name.endswith(WITH_BERT):
-            found[f"table7_{name}"] = printed_beside(evidence, name, "table7")
+            frames[f"table7_{name}"] = printed_beside(evidence, name, "table7")
             continue
-        found[f"leads_{name}"] = leads(evidence, name)
+        frames[f"leads_{name}"] = leads(evidence, name)
         if name != original(name):
             continue
         for number in ("table1", "table3"):
-            found[f"{number}_{name}"] = printed_beside(evidence, name, number)
-        found[f"table4_{name}"] = _reranking(evidence, name)
-        found[f"entities_{name}"] = _entities(evidence, name)
-        found[f"families_{name}"] = families(evidence, name)
+            frames[f"{number}_{name}"] = printed_beside(evidence, name, number)
+        frames[f"table4_{name}"] = _reranking(evidence, name)
+        frames[f"entities_{name}"] = _entities(evidence, name)
+        frames[f"families_{name}"] = families(evidence, name)
         if evidence.has(name, systems.QUERY_TIME, "parse", EPOCHS):
-            found[f"times_{name}"] = _times(evidence, name)
-        found[f"parse_errors_{name}"] = parse_effects(evidence, name)
-    return {name: rows for name, rows in found.items() if len(rows)}
-
-
-def describe(collection: Captions) -> pd.DataFrame:
-    """Size of each split, and how much a caption and its parsed graph hold on average."""
-    rows = {}
-    for split in systems.SPLITS:
-        captions, counts = collection.captions(split), []
-        for graph in collection.graphs[split]:
-            objects = scenegraph.objects(graph)
-            attributes = sum(len(scenegraph.attributes(graph, i)) for i in objects)
-            relations = len(scenegraph.relations(graph))
-            counts.append((len(objects), attributes, relations, 100 * graph.graph["fallback"]))
-        kinds = ("objects", "attributes", "relations", "fallback graphs in %")
-        rows[split] = {
-            "images": len(collection.images[split].captions),
-            "captions": len(captions),
-            "words a caption": np.mean([len(c.split()) for c in captions]),
-            **dict(zip(kinds, np.mean(counts, axis=0), strict=True)),
-        }
-    return pd.DataFrame.from_dict(rows, orient="index").round(2)
-
-
-def attributes_said(evidence: Evidence, dataset: str) -> float:
-    """Attributes per object of the test captions, as our parser finds them."""
-    attributes, objects = (
-        np.nansum(evidence.values(dataset, systems.CAPTIONS, kind)[0])
-        for kind in ("attributes", "objects")
-    )
-    return float(attributes / objects)
+            steps = evidence.metrics(name, systems.QUERY_TIME, EPOCHS)
+            times = {s: np.median(evidence.curves(name, systems.QUERY_TIME, s)) for s in steps}
+            frames[f"times_{name}"] = pd.DataFrame({"ms": 1000 * pd.Series(times)}).round(2)
+        frames[f"parse_errors_{name}"] = parse_effects(evidence, name)
+    return {name: frame for name, frame in frames.items() if len(frame)}
 
 
 def with_rows(evidence: Evidence, dataset: str, names: Iterable[str]) -> list[str]:
     """Those of the systems that are in the record."""
     return [name for name in names if evidence.has(dataset, name, "rank")]
-
-
-def captions_and_images(evidence: Evidence, dataset: str) -> tuple[slice, slice]:
-    """Which items of a collection are test captions, and which are test images."""
-    described = evidence.has(dataset, systems.CAPTIONS, "objects")  # else: controlled
-    reader = systems.ORACLES[-1]["system"]
-    term = (systems.CAPTIONS, "objects") if described else (reader, "in family")
-    captions = int(np.isfinite(evidence.values(dataset, *term)[0]).sum())
-    return slice(captions), slice(captions, None)
 
 
 def recalls(evidence: Evidence, dataset: str, system: str) -> dict[str, np.ndarray]:
@@ -139,7 +106,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
         for name, system in Cells(evidence, dataset).named(ORDER, "rank").items()
     }
     metrics = list(next(iter(rows.values()), {}))
-    return table(rows, metrics, lambda found, metric: mean_and_deviation(found[metric]))
+    return table(rows, metrics, lambda of, metric: mean_and_deviation(of[metric]))
 
 
 def trained_again(evidence: Evidence, dataset: str) -> list[float]:
@@ -152,11 +119,10 @@ def trained_again(evidence: Evidence, dataset: str) -> list[float]:
     if systems.budget(tier, quick) != systems.budget(tier, dataset):
         return []
     differences: list[float] = []
-    for first, second in zip((SEQUENCE, CORA), systems.WITH_GRU, strict=True):
-        if evidence.has(quick, second, "RSUM"):
-            again = evidence.means(quick, second, "RSUM")
-            difference = again - evidence.means(dataset, first.system, "RSUM")
-            differences += difference[difference.abs() > 1e-6].tolist()
+    for first, second in ((SEQUENCE.system, "Sequence"), (CORA.system, CORA.system)):
+        again = evidence.means(quick, second, "RSUM")
+        difference = again - evidence.means(dataset, first, "RSUM")
+        differences += difference[difference.abs() > 1e-6].tolist()
     return differences
 
 
@@ -176,8 +142,8 @@ def printed_beside(evidence: Evidence, dataset: str, number: str) -> pd.DataFram
     paper = printed(number)
     untrained = [row["system"] for row in (*systems.BASELINES, *systems.ORACLES)]
     names = dict.fromkeys([*paper.index, *systems.TABLES.get(number, ()), *untrained])
-    found = {name: recalls(evidence, dataset, name) for name in with_rows(evidence, dataset, names)}
-    ours = table(found, paper.columns, lambda of, metric: mean_and_deviation(of[metric]))
+    rows = {name: recalls(evidence, dataset, name) for name in with_rows(evidence, dataset, names)}
+    ours = table(rows, paper.columns, lambda of, metric: mean_and_deviation(of[metric]))
     return beside(ours, paper)
 
 
@@ -189,31 +155,34 @@ def main(recorded: Iterable[Evidence]) -> pd.DataFrame:
     paper = printed("table3").rsum.to_dict() | printed("table1").rsum.to_dict()
     columns: dict[str, Any] = {"the paper, Flickr30K": None}
     columns |= {
-        COLLECTIONS.get(name, name): (evidence, name)
-        for evidence in recorded for name in evidence.datasets if name == original(name)
-    }  # fmt: skip
+        COLLECTIONS.get(name, name): (evidence, name) for evidence, name in _plain(recorded)
+    }
 
-    def cell(system: str, where: tuple[Evidence, str] | None) -> str | None:
-        if where is None:
+    def cell(system: str, column: tuple[Evidence, str] | None) -> str | None:
+        if column is None:
             return f"{paper[system]:.1f}" if system in paper else None
-        evidence, name = where
+        evidence, name = column
         means = evidence.means(name, system, "RSUM")
         return mean_and_deviation(means, 0) if len(means) else None
 
     return table(MAIN, columns, cell).rename_axis("RSUM")
 
 
+def _plain(recorded: Iterable[Evidence]) -> list[tuple[Evidence, str]]:
+    return [(e, name) for e in recorded for name in e.datasets if name == original(name)]
+
+
 def _reranking(evidence: Evidence, dataset: str) -> pd.DataFrame:
     rows: dict[str, dict[str, float]] = {}
     paper = printed("table4").rsum
-    for name in with_rows(evidence, dataset, systems.SYSTEMS):
+    for name in systems.SYSTEMS:
         for metric, row in (("RSUM", name), ("RSUM, reranked", f"{name}, reranked")):
             if evidence.has(dataset, name, "RSUM, reranked"):
                 ours = evidence.means(dataset, name, metric)
                 rows[row] = {"paper": paper.get(row), "ours": ours.mean(), "sd": ours.std()}
     rows |= {row: {"paper": paper[row]} for row in paper.index if row.endswith("(BERT)")}
-    found = pd.DataFrame.from_dict(rows, orient="index", columns=["paper", "ours", "sd"])
-    return found.round(1).astype(object).fillna("–")
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=["paper", "ours", "sd"])
+    return frame.round(1).astype(object).fillna("–")
 
 
 def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -230,8 +199,8 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
             terms = dict(zip([(name, "RSUM") for name in pair], (1, -1), strict=True))
             rows[pair] = _ends(Cells(evidence, dataset).effect(terms), "RSUM", "95 % low", "high")
             rows[pair]["differ in"] = ", ".join(kinds)
-    found = pd.DataFrame.from_dict(rows, orient="index").round(1)
-    return found.rename_axis(["system", "minus"])
+    frame = pd.DataFrame.from_dict(rows, orient="index").round(1)
+    return frame.rename_axis(["system", "minus"])
 
 
 def _ends(effect: Effect, *names: str) -> dict[str, Any]:
@@ -254,14 +223,13 @@ def families(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
-def in_families(evidence: Evidence, dataset: str, system: str, unseen: bool = False) -> Effect:
+def in_families(evidence: Evidence, system: str, dataset: str, unseen: bool = False) -> Effect:
     """How often captions find their picture in its family, with its interval over families.
 
     unseen: of the second half alone, which `data.controlled.Dials` explains.
     """
-    captions = np.flatnonzero(np.isfinite(evidence.values(dataset, system, "in family")[0]))
-    some = captions[len(captions) // 2 :] if unseen else captions  # pictures have none
-    return Cells(evidence, dataset, items=some).effect({(system, "in family"): 1})
+    cells = Cells(evidence, dataset, figure=second_half if unseen else None)
+    return cells.effect({(system, "in family"): 1})
 
 
 def _with_unseen(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
@@ -273,13 +241,6 @@ def _with_unseen(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
     return rows
 
 
-def _binding(evidence: Evidence) -> pd.DataFrame:
-    return table(
-        _with_unseen(evidence.datasets), ORDER,
-        lambda row, system: interval(in_families(evidence, row[0], system, row[1])), None,
-    )  # fmt: skip
-
-
 def parse_effects(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Change of CORA's RSUM by kind of parse error and by the percentage of captions drawn for one.
 
@@ -287,26 +248,25 @@ def parse_effects(evidence: Evidence, dataset: str) -> pd.DataFrame:
     images. Empty where no graphs with errors were encoded.
     """
     cells, intact, rows = Cells(evidence, dataset), (CORA.system, "RSUM"), {}
-    for kind in systems.ERRORS:
-        for rate in systems.RATES:
-            hurt = CORA.system, f"RSUM, {kind} {rate} %"
-            if cells.has(hurt):
-                change, kept = (
-                    cells.effect({hurt: 1, intact: -share}) for share in (1, systems.LITTLE_HARM)
-                )
-                rows[kind, rate] = _ends(change, "RSUM", "95 % low", "high")
-                rows[kind, rate][f"kept beyond {systems.LITTLE_HARM:.0%}"] = kept.told(1)
-    found = pd.DataFrame.from_dict(rows, orient="index").round(1)
-    return found.rename_axis(["error", "% of captions"]) if rows else found
+    for kind, rate in product(systems.ERRORS, systems.RATES):
+        hurt = CORA.system, f"RSUM, {kind} {rate} %"
+        if cells.has(hurt):
+            change, beyond = (
+                cells.effect({hurt: 1, intact: -share}) for share in (1, systems.LITTLE_HARM)
+            )
+            rows[kind, rate] = _ends(change, "RSUM", "95 % low", "high")
+            rows[kind, rate][f"kept beyond {systems.LITTLE_HARM:.0%}"] = beyond.told(1)
+    frame = pd.DataFrame.from_dict(rows, orient="index").round(1)
+    return frame.rename_axis(["error", "% of captions"]) if rows else frame
 
 
 def _entities(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    cells, chance = Cells(evidence, dataset), systems.CAPTIONS
-    names = [n for n in (chance, *systems.SYSTEMS) if cells.has((n, "entity rank"))]
+    names = (systems.CAPTIONS, *systems.SYSTEMS)
     ways = {"image → entity": "most frequent first", "entity → image": "random order"}
     rows = {
-        (way, known if n == chance else n): (way, n) for way, known in ways.items() for n in names
-    }
+        (way, chance if name == systems.CAPTIONS else name): (way, name)
+        for way, chance in ways.items() for name in names
+    }  # fmt: skip
 
     def cell(row: tuple[str, str], k: int) -> float:
         way, name = row
@@ -316,12 +276,6 @@ def _entities(evidence: Evidence, dataset: str) -> pd.DataFrame:
         return 100 * float((ranks[np.isfinite(ranks)] <= k).mean())
 
     return table(rows, {f"R@{k} in %": k for k in KS}, cell, None, 1)
-
-
-def _times(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    steps = evidence.metrics(dataset, systems.QUERY_TIME, EPOCHS)
-    medians = {s: np.median(evidence.curves(dataset, systems.QUERY_TIME, s)) for s in steps}
-    return pd.DataFrame({"ms": 1000 * pd.Series(medians)}).round(2)
 
 
 # --- Figures of captions and models --------------------------------------------------------------
@@ -348,11 +302,11 @@ def acting(collection: Captions) -> list[int]:
     ]  # fmt: skip
 
 
-def family(images: CaptionedImages, image: int = 0, count: int = FAMILY) -> Figure:
-    """`count` pictures from `image` on with their first captions."""
-    rows = range(image, image + count)
+def family(images: CaptionedImages, image: int = 0) -> Figure:
+    """The pictures of a family, from `image` on, with their first captions."""
+    rows = range(image, image + FAMILY)
     captions = [images.captions[i][0] for i in rows]
-    return plots.show_pictures([images.open_image(i) for i in rows], captions, columns=count)
+    return plots.show_pictures([images.open_image(i) for i in rows], captions, columns=FAMILY)
 
 
 def drawn_live(
@@ -381,17 +335,16 @@ def controlled_family(
     image = caption // CAPTIONS
     rows = range(image // FAMILY * FAMILY, (image // FAMILY + 1) * FAMILY)
     figure, axes = plt.subplots(1, FAMILY, figsize=(9, 1.6 + 0.22 * len(scores)))
-    kinds = sorted(kind for _, kind in (f for f in images.facts[image] if len(f) == 2))
-    best = {name: int(found[rows, caption].argmax()) for name, found in scores.items()}
+    kinds = sorted(fact[1] for fact in images.facts[image] if len(fact) == 2)
     for number, (axis, row) in enumerate(zip(axes, rows, strict=True)):
         colour_of = {fact[1]: fact[0] for fact in images.facts[row] if len(fact) == 2}
         for y, kind in enumerate(kinds):
             colour = "gold" if colour_of[kind] == "golden" else colour_of[kind]
             axis.scatter(0.08, -y, s=80, marker="s", color=colour, edgecolor="#555555")
             axis.text(0.2, -y, f"{colour_of[kind]} {kind}", va="center", fontsize=9)
-        for y, (name, found) in enumerate(scores.items(), len(kinds) + 1):
-            weight = "bold" if best[name] == number else "normal"
-            axis.text(0, -y, f"{name}: {found[row, caption]:.2f}", va="center", fontsize=8,
+        for y, (name, cosines) in enumerate(scores.items(), len(kinds) + 1):
+            weight = "bold" if cosines[rows, caption].argmax() == number else "normal"
+            axis.text(0, -y, f"{name}: {cosines[row, caption]:.2f}", va="center", fontsize=8,
                       weight=weight)  # fmt: skip
         axis.set(xlim=(-0.05, 1), ylim=(-len(kinds) - len(scores) - 0.5, 0.7), xticks=[], yticks=[])
         axis.grid(visible=False)
@@ -407,9 +360,8 @@ def in_family(bars: Mapping[str, float], title: str = "") -> Figure:
     """How often captions find their picture in its family, a bar a system, in percent."""
     figure, axis = plt.subplots(figsize=(6, 0.5 * len(bars) + 1.2))
     names = list(bars)[::-1]
-    colours = [COLOURS[name] for name in names]
     labels = [SHORT.get(name, name) for name in names]
-    drawn = axis.barh(labels, [bars[name] for name in names], color=colours)
+    drawn = axis.barh(labels, [bars[name] for name in names], color=[COLOURS[n] for n in names])
     axis.bar_label(drawn, fmt="%.0f", padding=3)
     plots.chance_line(axis, CHANCE, upright=True)
     axis.set(xlim=(0, 105), xlabel="captions that find their picture in its family in %")
@@ -467,10 +419,19 @@ def _lines(axis: Axes, evidence: Evidence, datasets: Mapping[float, str]) -> Non
 def _trainings(evidence: Evidence, *datasets: str) -> str:
     counts = {
         len(evidence.means(dataset, system, "in family"))
-        for dataset in datasets for system in BOUND
-    } - {0}  # fmt: skip
+        for dataset, system in product(datasets, BOUND)
+    } - {0}
     fewest, most = min(counts), max(counts)
     return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' * (most > 1)}"
+
+
+def _made_up(evidence: Evidence) -> dict[str, Dials]:
+    """The dials of the recorded collections that are not drawn."""
+    return {
+        name: dials
+        for name, dials in RECORDED.items()
+        if name in evidence.datasets and isinstance(dials, Dials)
+    }
 
 
 def binding_by_pictures(evidence: Evidence) -> Figure:
@@ -480,10 +441,9 @@ def binding_by_pictures(evidence: Evidence) -> Figure:
     recorded.
     """
     panels: dict[tuple[int, int], dict[float, str]] = {}
-    for dataset in evidence.datasets:
-        dials = RECORDED[dataset]
-        if dataset.endswith(" families") and isinstance(dials, Dials):
-            panels.setdefault((dials.kinds, dials.colours), {})[FAMILY * dials.families] = dataset
+    for name, dials in _made_up(evidence).items():
+        if name.endswith(" families"):
+            panels.setdefault((dials.kinds, dials.colours), {})[FAMILY * dials.families] = name
     several = sorted(words for words, sets in panels.items() if len(sets) > 1)
     ends = sorted({*several[:1], *several[-1:]})
     size = (3 * len(ends) + 3, 3.5)
@@ -501,26 +461,18 @@ def binding_by_pictures(evidence: Evidence) -> Figure:
     return figure
 
 
-def _by_region(evidence: Evidence) -> dict[tuple[float, float], str]:
-    cells = {}
-    for dataset in evidence.datasets:
-        dials = RECORDED[dataset]
-        if (
-            isinstance(dials, Dials)
-            and replace(dials, noise=CLEAR.noise, mixing=CLEAR.mixing) == CLEAR
-        ):
-            cells[dials.noise, dials.mixing] = dataset
-    return cells
-
-
 def binding_by_regions(evidence: Evidence) -> Figure:
     """In family over noise and mixing of regions, a heat map a system."""
-    cells = _by_region(evidence)
+    cells = {
+        (dials.noise, dials.mixing): name
+        for name, dials in _made_up(evidence).items()
+        if replace(dials, noise=CLEAR.noise, mixing=CLEAR.mixing) == CLEAR
+    }
     noises, mixings = (sorted({key[i] for key in cells}) for i in (0, 1))
     names = (CORA.system, SEQUENCE.system, BAG.system)
     figure, axes = plt.subplots(1, len(names), figsize=(3.3 * len(names), 3.2))
     for axis, name in zip(axes, names, strict=True):
-        shares = {at: in_families(evidence, of, name).effect for at, of in cells.items()}
+        shares = {at: in_families(evidence, name, of).effect for at, of in cells.items()}
         grid = pd.DataFrame(
             [[shares.get((n, m), np.nan) for m in mixings] for n in noises], noises, mixings
         )
@@ -533,8 +485,8 @@ def binding_by_regions(evidence: Evidence) -> Figure:
 
 def binding_drawn(evidence: Evidence) -> Figure:
     """In family of the drawn collections on record, a line a system: mean and range of seeds."""
-    drawn = [name for name, dials in RECORDED.items() if isinstance(dials, Clarity)]
-    names = [name for name in drawn if name in evidence.datasets]
+    made_up = _made_up(evidence)
+    names = [name for name in RECORDED if name in evidence.datasets and name not in made_up]
     figure, axis = plt.subplots(figsize=(9, 3.8))
     _lines(axis, evidence, dict(enumerate(names)))
     texts = [f"{name}\n{_trainings(evidence, name)}".replace(", ", ",\n") for name in names]
@@ -546,16 +498,14 @@ def binding_drawn(evidence: Evidence) -> Figure:
 
 def binding_map(evidence: Evidence) -> Figure:
     """In family of the controlled collections that no other figure shows, and those drawn."""
-    elsewhere = set(_by_region(evidence).values())
     rows = _with_unseen(
         name for name in RECORDED
-        if name in evidence.datasets and name not in elsewhere and not name.endswith(" families")
+        if name in evidence.datasets and not name.startswith("noise ")
+        and not name.endswith(" families")
     )  # fmt: skip
     labels = {f"{name}; {_trainings(evidence, row[0])}": row for name, row in rows.items()}
     columns = {SHORT.get(name, name): name for name in BOUND}
-    grid = table(
-        labels, columns, lambda row, name: in_families(evidence, row[0], name, row[1]).effect, None
-    )
+    grid = table(labels, columns, lambda r, s: in_families(evidence, s, *r).effect, None)
     figure, axis = plt.subplots(figsize=(7.5, 0.33 * len(grid) + 1))
     plots.heat_map(axis, grid, CHANCE, 100)
     axis.set_title(f"Who has what, right in family in %; chance is {CHANCE:.0f}")
@@ -569,36 +519,34 @@ def binding_by_captions(controlled: Evidence, recorded: Sequence[Evidence]) -> F
     families, such as photographs, have no dots.
     """
     sets = [
-        (dials.described, name, controlled) for name, dials in RECORDED.items()
-        if name in controlled.datasets and isinstance(dials, Dials)
-        and dials.structure == CLEAR.structure
+        (dials.described, name, controlled) for name, dials in _made_up(controlled).items()
+        if dials.structure == CLEAR.structure
         and replace(dials, described=1.0, named=2) == CLEAR
     ]  # fmt: skip
-    sets += [
-        (attributes_said(evidence, name), name, evidence) for evidence, name in _plain(recorded)
-    ]
+    for evidence, name in _plain(recorded):
+        attributes, objects = (
+            np.nansum(evidence.values(name, systems.CAPTIONS, kind)[0])
+            for kind in ("attributes", "objects")
+        )
+        sets.append((float(attributes / objects), name, evidence))
     sets = sorted(sets, key=lambda row: -row[0])
     figure, axis = plt.subplots(figsize=(8, 0.42 * len(sets) + 1.5))
     names = (CORA.system, SEQUENCE.system, BAG.system)
     series: dict[str, dict[float, plots.Span]] = {SHORT.get(s, s): {} for s in names}
-    for (y, (_, name, evidence)), system in product(enumerate(sets), names):
-        series[SHORT.get(system, system)] |= _shares(evidence, {y: name}, system)
-    plots.spans(axis, series, [COLOURS[name] for name in names])
     for y, (_, name, evidence) in enumerate(sets):
+        for system in names:
+            series[SHORT.get(system, system)] |= _shares(evidence, {y: name}, system)
         if not evidence.has(name, CORA.system, "in family"):
             axis.text(CHANCE + 3, y, "no families to measure it in", va="center", fontsize=9)
+    plots.spans(axis, series, [COLOURS[name] for name in names])
     plots.chance_line(axis, CHANCE, upright=True)
     plots.name_rows(
-        axis, [f"{COLLECTIONS.get(name, name)}: {said:.2g} a thing" for said, name, _ in sets]
+        axis, [f"{COLLECTIONS.get(name, name)}: {share:.2g} a thing" for share, name, _ in sets]
     )
     axis.set(xlabel="right in family in %", xlim=(0, 103),
              title="The fewer attributes captions give a thing, the less is bound")  # fmt: skip
     plots.legend_below(figure)
     return figure
-
-
-def _plain(recorded: Iterable[Evidence]) -> list[tuple[Evidence, str]]:
-    return [(e, name) for e in recorded for name in e.datasets if name == original(name)]
 
 
 def summary(recorded: Sequence[Evidence]) -> Figure:

@@ -14,8 +14,7 @@ from mmlib import scenegraph
 from mmlib.core.errors import DataError
 from mmlib.core.parallel import in_processes
 from mmlib.papers.cora import data
-from mmlib.papers.cora.data import load_arrays, load_study, prepare, texts, world
-from mmlib.papers.cora.data.arrays import word_vectors
+from mmlib.papers.cora.data import load_arrays, load_study, prepare, texts, word_vectors, world
 from mmlib.papers.cora.run import batches
 from mmlib.papers.cora.run.systems import ERRORS, RATES, budget
 

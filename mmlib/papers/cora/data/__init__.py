@@ -3,44 +3,57 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from pathlib import Path
+
+import numpy as np
 
 from mmlib import scenegraph
 from mmlib.core.errors import DataError
+from mmlib.core.files import file_hash
 from mmlib.core.paths import data_dir, own_dataset
 from mmlib.data import flickr8k, precomputed
+from mmlib.features.bert import BertEncoder
+from mmlib.features.text import (
+    Vocabulary,
+    embedding_matrix,
+    read_word_vectors,
+    tokenize,
+    train_word2vec,
+)
 from mmlib.papers.cora.data import controlled, world
-from mmlib.papers.cora.data.arrays import prepare
-from mmlib.papers.cora.data.texts import Captions
-from mmlib.papers.cora.run.batches import Arrays
+from mmlib.papers.cora.data.texts import DELIMITERS, Captions, PieceReader, Reader
+from mmlib.papers.cora.run.batches import Arrays, Split, Texts
 from mmlib.papers.cora.run.systems import (
     CONTROLLED,
     CONTROLLED_TIER,
     DATASETS,
+    ERRORS,
     LONGER,
+    RATES,
     SPLITS,
     TUNED,
     WITH_BERT,
     WITHOUT_BERT,
+    Settings,
     budget,
     original,
     retrained,
 )
-from mmlib.world import BERT
+from mmlib.world import BERT, WorldImages
 
 Study = Mapping[str, Captions]
+QUERIES = 60  # test captions that are timed
 
 
 def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     """The collections of a tier: all that are there, or those that are named.
 
-    world: drawn here, "clear" with captions that list what has which colour or who does what, and
-    "world" with the sentences of a grammar. controlled: made here, most of it without drawing.
-    flickr8k: its photographs' features.
-    paper: `<MMLIB_DATA>/f30k` and `coco` in a layout of `mmlib.data.precomputed`, with the graphs
-    of their `scene_graph` folder where there are any; the test images of MS-COCO are all 5,000
-    where "testall" is there. Where `core.paths.own_dataset` names a folder in such a layout, that
-    one alone, called by the folder's name.
+    world and controlled are made here. paper: `<MMLIB_DATA>/f30k` and `coco` in a layout of
+    `mmlib.data.precomputed`, with the graphs of their `scene_graph` folder where there are any; the
+    test images of MS-COCO are all 5,000 where "testall" is there. Where `core.paths.own_dataset`
+    names a folder in such a layout, that one alone, called by the folder's name.
     "flickr8k_bert" and so on are the same captions, to be read by a BERT too: the world's by its
     own, photographs' by the one in `<MMLIB_DATA>/bert`; they come by themselves where there is one.
     "flickr8k_long" and "flickr8k_tuned" come with "flickr8k", for other budgets.
@@ -50,8 +63,8 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     if tier not in DATASETS:
         raise ValueError(f"no tier {tier!r}: use {', '.join(DATASETS)}")
     plain = list(dict.fromkeys(map(original, datasets)))
-    own = own_dataset() if tier == "paper" else None
-    present = (own.name,) if own else DATASETS[tier]
+    folder = own_dataset() if tier == "paper" else None
+    present = (folder.name,) if folder else DATASETS[tier]
     if unknown := [name for name in plain if name not in present]:
         raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(present)}")
     workers, study = os.cpu_count() or 1, {}
@@ -68,42 +81,31 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     elif tier == "flickr8k":
         images = {split: flickr8k.load(split) for split in SPLITS}
         study = {tier: Captions(images, {}).parsed(workers)}
-    elif own:
-        own = own.resolve()
-        taken = {name for some in DATASETS.values() for name in some}
-        if own.name in taken or own.name != original(own.name):
+    elif folder:
+        folder = folder.resolve()
+        taken = {name for names in DATASETS.values() for name in names}
+        if folder.name in taken or folder.name != original(folder.name):
             others = ", ".join(sorted(taken - set(CONTROLLED)))
             raise DataError(
-                f"{own}: rename the folder: {others} and names with {LONGER}, {TUNED} or "
+                f"{folder}: rename the folder: {others} and names with {LONGER}, {TUNED} or "
                 f"{WITH_BERT} at their end are of other data here"
             )
-        study = {own.name: _read(own, workers)}
+        study = {folder.name: _read(folder, workers)}
     else:
         for name in plain or present:
             try:
-                folder = precomputed.find(name)
+                recorded = precomputed.find(name)
             except DataError:
                 if plain:
                     raise
             else:
-                study[name] = _read(folder, workers)
+                study[name] = _read(recorded, workers)
         if not study:
             precomputed.find(*present)  # says what is missing
     names = [*study, *retrained(study)]
     if _bert(tier).is_dir():
         names += [name + WITH_BERT for name in study if name not in WITHOUT_BERT]
     return {name: study[original(name)] for name in datasets or names}
-
-
-def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
-    """All collections as arrays, each prepared as its budget says."""
-    berts = {name: _bert(tier) if name.endswith(WITH_BERT) else None for name in study}
-    return {
-        name: controlled.arrays(collection)
-        if isinstance(controlled.RECORDED.get(name), controlled.Dials)
-        else prepare(collection, budget(tier, name), berts[name])
-        for name, collection in study.items()
-    }
 
 
 def _bert(tier: str) -> Path:
@@ -120,12 +122,94 @@ def _read(folder: Path, workers: int) -> Captions:
             problem = f"features of {files[split]} are {width} wide, of train {widths['train']}"
             raise DataError(f"{folder}: {problem} (get the features of one network)")
     collection = Captions({split: read.images for split, read in loaded.items()}, {})
-    packed = {
+    graphs = {
         split: scenegraph.Graphs(
             (entry["caption"], scenegraph.pack(entry)) for entry in read.graphs.values()
         )
         for split, read in loaded.items() if read.graphs
     }  # fmt: skip
-    if len(packed) < len(loaded):
+    if len(graphs) < len(loaded):
         return collection.parsed(workers)
-    return replace(collection, graphs=packed)
+    return replace(collection, graphs=graphs)
+
+
+def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
+    """All collections as arrays, each prepared as its budget says."""
+    return {
+        name: controlled.arrays(collection)
+        if isinstance(controlled.RECORDED.get(name), controlled.Dials)
+        else prepare(
+            collection, budget(tier, name), _bert(tier) if name.endswith(WITH_BERT) else None
+        )
+        for name, collection in study.items()
+    }
+
+
+def prepare(
+    collection: Captions, settings: Settings, bert: Path | None = None, for_record: bool = True
+) -> Arrays:
+    """A collection as arrays. Only training captions and images choose words and scales.
+
+    Features in memory are centred and divided by one deviation; those of a file stay as they are.
+    bert: a BERT's folder, for texts in its word pieces, instead of those with parse errors.
+    for_record: with what a single training does not read: gold graphs, texts with parse errors, and
+    the oracles' scores. Raises DataError where the BERT cannot be read.
+    """
+    pieces, source = None, ("", "")
+    if bert:
+        pieces = PieceReader(tokenizer=BertEncoder.from_pretrained(bert, "frozen").tokenizer)
+        source = str(bert), file_hash(bert / "model.safetensors")
+    vocabulary, table = word_vectors(collection.captions("train"), settings)
+    reader = Reader(vocabulary.words, settings.delimiters)
+    train = collection.images["train"].features
+    mean, scale = np.float32(0), np.float32(1)
+    if not isinstance(train, np.memmap):
+        sample = np.asarray(train[:: max(1, len(train) // 2000)], dtype=np.float32)
+        mean, scale = sample.mean(axis=(0, 1)), sample.std()
+    splits = {}
+    for name in SPLITS:
+        features = collection.images[name].features
+        if not isinstance(features, np.memmap):
+            features = ((features - mean) / scale).astype(np.float32)
+        captions, graphs = collection.captions(name), collection.graphs[name]
+        texts: dict[str, Texts] = {
+            "graph": reader.graphs(graphs), "sequence": reader.sequences(captions)
+        }  # fmt: skip
+        if collection.gold and for_record:
+            texts["gold"] = reader.graphs(collection.gold[name])
+        if pieces:
+            texts["graph, pieces"] = pieces.graphs(graphs)
+            texts["sequence, pieces"] = pieces.sequences(captions)
+        elif name == "test" and for_record:
+            # Parse errors (Section 9): for "edge 10" every tenth caption is drawn for one, of every
+            # kind the same. A graph without room for its error stays as it is.
+            graphs = list(graphs)  # unpacked once
+            for kind, rate in product(ERRORS, RATES):
+                rng = np.random.default_rng([0, rate])
+                corrupt = partial(scenegraph.corrupt, kind=kind, rate=rate / 100, rng=rng)
+                texts[f"{kind} {rate}"] = reader.graphs(map(corrupt, graphs))
+        splits[name] = Split(features, collection.image_of(name), texts)
+    test = collection.images["test"]
+    family = world.FAMILY if isinstance(test, WorldImages) else 1
+    queries = tuple(collection.captions("test")[:QUERIES])
+    truth = world.truth(test) if for_record else {}
+    return Arrays(splits, table, vocabulary.words, truth, queries, source, family)
+
+
+def word_vectors(captions: Sequence[str], settings: Settings) -> tuple[Vocabulary, np.ndarray]:
+    """The vocabulary, and word vectors (vocabulary, word_width) that all systems start from.
+
+    Read from `<MMLIB_DATA>/glove/glove.6B.<word_width>d.txt` where that file is there, else
+    word2vec trained on the training captions.
+    """
+    tokens = [tokenize(caption) for caption in captions]
+    words = Vocabulary.from_sentences(tokens, min_count=2).words
+    vocabulary = Vocabulary((*words[:2], *DELIMITERS, *words[2:]))
+    path = data_dir() / "glove" / f"glove.6B.{settings.word_width}d.txt"
+    if path.exists():
+        vectors = read_word_vectors(path, set(vocabulary.words))
+    else:
+        vectors = train_word2vec(tokens, settings.word_width, seed=0, epochs=3)
+    table = embedding_matrix(vocabulary, settings.word_width, 0, vectors).numpy()
+    # word2vec's vectors share a large component and are short: all phrases would look alike.
+    return vocabulary, (table - table.mean(axis=0)) / table.std(axis=0, ddof=1)

@@ -97,31 +97,36 @@ class ControlledImages(CaptionedImages):
 def load(dials: Dials, seed: int = 0) -> Captions:
     """A collection, with the graphs that its captions were written from."""
     vectors = np.random.default_rng([seed, len(SPLITS)])
-    count = 2 * dials.colours if dials.structure == "relations" else dials.colours
-    appearance = [vectors.normal(size=(n, WIDTH)) for n in (dials.kinds, count)]
+    looks_there_are = 2 * dials.colours if dials.structure == "relations" else dials.colours
+    of_kinds, of_looks = (vectors.normal(size=(n, WIDTH)) for n in (dials.kinds, looks_there_are))
     images, graphs = {}, {}
-    for i, name in enumerate(SPLITS):
+    for i, split in enumerate(SPLITS):
         rng = np.random.default_rng([seed, i])
-        families = FAMILIES.get(name, dials.families)
-        features, facts, entries = [], [], []
+        families = FAMILIES.get(split, dials.families)
+        features, facts, captions = [], [], []
         for family in range(families):
-            kinds, looks = _family(dials, name == "test" and family >= families // 2, rng)
-            for of_picture in looks:
-                features.append(_regions(dials, appearance, kinds, of_picture, rng))
-                shown = _facts(dials, kinds, of_picture)
-                things = {(thing,) for fact in shown for thing in _things(fact)}
-                facts.append(frozenset({*shown, *things}))
-                entries.append([_caption(dials, shown, rng) for _ in range(CAPTIONS)])
-        images[name] = ControlledImages(
-            "controlled", name,
-            ids=tuple(f"{name} {i}" for i in range(len(features))),
-            captions=tuple(tuple(entry["caption"] for entry in group) for group in entries),
+            kinds, looks = _family(dials, split == "test" and family >= families // 2, rng)
+            names = [_WORDS["kinds"][kind] for kind in kinds]
+            for looks_of_picture in looks:
+                regions = 0.5 * rng.normal(size=(REGIONS, WIDTH))  # some show nothing
+                regions[: len(kinds)] = of_kinds[kinds] + of_looks[looks_of_picture]
+                leak = np.eye(REGIONS) + dials.mixing * rng.random((REGIONS, REGIONS))
+                regions = leak / np.linalg.norm(leak, axis=1, keepdims=True) @ regions
+                noise = dials.noise * rng.normal(size=regions.shape)
+                features.append(regions[rng.permutation(REGIONS)] + noise)
+                shown = _facts(dials, names, looks_of_picture)
+                facts.append(frozenset({*shown, *((name,) for name in names)}))
+                captions.append([_caption(dials, shown, rng) for _ in range(CAPTIONS)])
+        images[split] = ControlledImages(
+            "controlled", split,
+            ids=tuple(f"{split} {i}" for i in range(len(features))),
+            captions=tuple(tuple(entry["caption"] for _, entry in group) for group in captions),
             features=np.array(features, dtype=np.float32),
             open_image=_no_picture,
             facts=tuple(facts),
-            said=tuple(tuple(entry["facts"] for entry in group) for group in entries),
+            said=tuple(tuple(facts for facts, _ in group) for group in captions),
         )  # fmt: skip
-        graphs[name] = [scenegraph.from_authors(entry) for group in entries for entry in group]
+        graphs[split] = [scenegraph.from_authors(e) for group in captions for _, e in group]
     return Captions(images, graphs)
 
 
@@ -142,61 +147,42 @@ def _family(dials: Dials, unseen: bool, rng: Generator) -> tuple[np.ndarray, np.
     return kinds, np.stack([np.roll(colours, t) for t in range(FAMILY)])
 
 
-def _regions(
-    dials: Dials, appearance: Sequence[np.ndarray], kinds: np.ndarray, looks: np.ndarray,
-    rng: Generator,
-) -> np.ndarray:  # fmt: skip
-    """The regions (REGIONS, WIDTH) of a picture in random order; some show nothing."""
-    regions = 0.5 * rng.normal(size=(REGIONS, WIDTH))
-    regions[: len(kinds)] = appearance[0][kinds] + appearance[1][looks]
-    leak = np.eye(REGIONS) + dials.mixing * rng.random((REGIONS, REGIONS))
-    regions = leak / np.linalg.norm(leak, axis=1, keepdims=True) @ regions
-    noise = dials.noise * rng.normal(size=regions.shape)
-    return regions[rng.permutation(REGIONS)] + noise
-
-
-def _facts(dials: Dials, kinds: np.ndarray, looks: np.ndarray) -> list[Fact]:
+def _facts(dials: Dials, names: Sequence[str], looks: np.ndarray) -> list[Fact]:
     """What a picture shows: a fact a thing, or a fact a relation."""
-    names = [_WORDS["kinds"][kind] for kind in kinds]
     if dials.structure == "colours":
         return [(_WORDS["colours"][c], name) for c, name in zip(looks, names, strict=True)]
     pairs: list[Fact] = []
-    for a in range(0, len(kinds), 2):
+    for a in range(0, len(names), 2):
         subject, object_ = (a, a + 1) if looks[a] % 2 == 0 else (a + 1, a)
         pairs.append((names[subject], _WORDS["relations"][looks[a] // 2], names[object_]))
     return pairs
 
 
-def _caption(dials: Dials, shown: Sequence[Fact], rng: Generator) -> dict[str, Any]:
-    """A caption in the authors' form of a scene graph, and the "facts" that it tells."""
-    related = dials.structure == "relations"
-    count = len(shown) if related else dials.named
-    chosen = [shown[i] for i in rng.permutation(len(shown))[:count]]
-    whole = rng.random(count) < dials.described
-    facts = [f if related or all_ else f[1:] for f, all_ in zip(chosen, whole, strict=True)]
+def _caption(
+    dials: Dials, shown: Sequence[Fact], rng: Generator
+) -> tuple[frozenset[Fact], dict[str, Any]]:
+    """The facts that a caption tells, and its scene graph in the authors' form."""
+    chosen = [shown[i] for i in rng.permutation(len(shown))[: dials.named]]
+    described = rng.random(len(chosen)) < dials.described
+    facts = [
+        fact if colour or len(fact) == 3 else fact[1:]
+        for fact, colour in zip(chosen, described, strict=True)
+    ]
     entities: list[dict[str, Any]] = []
     relations: list[list[Any]] = []
     sentences = []
     for fact in facts:
-        first = len(entities)
-        looks = [["", fact[0], []]] if len(fact) == 2 else []
-        entities += [
-            {"id": i, "name": name, "attributes": looks}
-            for i, name in enumerate(_things(fact), first)
-        ]
-        if related:
+        words, first, looks = fact, len(entities), []
+        if len(fact) == 3:  # "a ball pushing a cup"
+            words = (*fact[:2], "a", fact[2])
             relations.append([first, first + 1, [fact[1]], ""])
-        words = (*fact[:2], "a", fact[2]) if related else fact  # "a ball pushing a cup"
+        elif len(fact) == 2:
+            looks = [["", fact[0], []]]
+        for i, name in enumerate(fact[::2] if len(fact) == 3 else fact[-1:], first):
+            entities.append({"id": i, "name": name, "attributes": looks})
         sentences.append(" ".join(("an" if words[0] == "orange" else "a", *words)))
-    return {
-        "caption": " and ".join(sentences), "entities": entities, "relations": relations,
-        "facts": frozenset(facts),
-    }  # fmt: skip
-
-
-def _things(fact: Fact) -> tuple[str, ...]:
-    """The kinds of the things that a fact is about."""
-    return fact[::2] if len(fact) == 3 else fact[-1:]
+    caption = " and ".join(sentences)
+    return frozenset(facts), {"caption": caption, "entities": entities, "relations": relations}
 
 
 def _no_picture(row: int) -> Image.Image:

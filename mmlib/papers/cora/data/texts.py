@@ -34,7 +34,7 @@ class Captions:
     gold: Mapping[str, list[nx.MultiDiGraph]] | None = None
 
     def captions(self, split: str) -> list[str]:
-        """All captions of a split."""
+        """The captions of a split."""
         return [caption for group in self.images[split].captions for caption in group]
 
     def image_of(self, split: str) -> np.ndarray:
@@ -57,6 +57,11 @@ class Reader:
     vocabulary: tuple[str, ...]
     delimiters: bool
 
+    @property
+    def mask_id(self) -> int:
+        """The id of [MASK]."""
+        return self.vocabulary.index("[MASK]")
+
     def ids(self, phrases: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Ids (phrases, longest) int64 padded with 0, lengths (phrases,)."""
         inner = [tokenize(phrase)[:LONGEST] or ["<unk>"] for phrase in phrases]
@@ -67,15 +72,14 @@ class Reader:
 
     def sequences(self, captions: Sequence[str]) -> SequenceSet:
         """Captions as sequences of words."""
-        return SequenceSet(*self.ids(captions), self._mask, self.delimiters)
+        return SequenceSet(*self.ids(captions), self.mask_id, self.delimiters)
 
     def graphs(self, graphs: Iterable[nx.MultiDiGraph]) -> GraphSet:
-        """Networkx graphs, as `mmlib.scenegraph` makes them, as arrays.
+        """Networkx graphs, as `mmlib.scenegraph` makes them, as arrays, cut to LIMITS and WORDS.
 
-        Of each the first 13 objects, 4 attributes an object and 26 relations are kept, as in the
-        authors' code. Raises ValueError for a graph without objects.
+        Raises ValueError for a graph without objects.
         """
-        number: dict[str, int] = {}
+        number: dict[str, int] = {}  # of each phrase
 
         def numbered(text: str, kind: str) -> int:
             return number.setdefault(" ".join(text.split()[: WORDS[kind]]), len(number))
@@ -83,7 +87,7 @@ class Reader:
         names: list[int] = []
         described: list[tuple[int, int]] = []  # attribute, object
         related: list[tuple[int, int, int]] = []  # relation, subject, object
-        counts = [(0, 0, 0)]
+        ends = [(0, 0, 0)]
         for row, graph in enumerate(graphs):
             position = {node: i for i, node in enumerate(objects(graph)[: LIMITS["objects"]])}
             if not position:
@@ -92,25 +96,19 @@ class Reader:
                 names.append(numbered(phrase(graph, node), "object"))
                 for attribute in attributes(graph, node)[: LIMITS["attributes"]]:
                     described.append((numbered(phrase(graph, attribute), "attribute"), i))
-            ends = [
+            within = [
                 (numbered(data["label"], "relation"), position[a], position[b])
                 for a, b, data in relations(graph)
                 if a in position and b in position
             ]
-            related += ends[: LIMITS["relations"]]
-            counts.append((len(names), len(described), len(related)))
+            related += within[: LIMITS["relations"]]
+            ends.append((len(names), len(described), len(related)))
         looks, owner = np.array(described, dtype=int).reshape(-1, 2).T
         labels, subject, object_ = np.array(related, dtype=int).reshape(-1, 3).T
-        ids, lengths = self.ids(tuple(number))
-        first_object, first_attribute, first_relation = np.array(counts).T
         return GraphSet(
-            tuple(number), ids, lengths, np.array(names), looks, labels, owner, subject, object_,
-            first_object, first_attribute, first_relation, self._mask,
+            tuple(number), *self.ids(tuple(number)), np.array(names), looks, labels, owner, subject,
+            object_, *np.array(ends).T, self.mask_id,
         )  # fmt: skip
-
-    @property
-    def _mask(self) -> int:
-        return self.vocabulary.index("[MASK]")
 
 
 @dataclass(frozen=True)
@@ -121,6 +119,11 @@ class PieceReader(Reader):
     delimiters: bool = True
     tokenizer: Any = None
 
+    @property
+    def mask_id(self) -> int:
+        """The id of [MASK]."""
+        return self.tokenizer.convert_tokens_to_ids("[MASK]")
+
     def ids(self, phrases: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Ids (phrases, longest) int64 padded with 0, lengths (phrases,)."""
         rows = self.tokenizer(list(phrases), truncation=True, max_length=LONGEST + 2)["input_ids"]
@@ -128,7 +131,3 @@ class PieceReader(Reader):
         ids = np.zeros((len(rows), lengths.max()), dtype=np.int64)
         ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate(rows)
         return ids, lengths
-
-    @property
-    def _mask(self) -> int:
-        return self.tokenizer.convert_tokens_to_ids("[MASK]")

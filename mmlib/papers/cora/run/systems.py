@@ -155,8 +155,6 @@ CORA, TWO_STEP, JOINT, SEQUENCE, BAG, OURS, VSE, GOLD, AUTHORS = (SYSTEMS[name] 
     "CORA", "Two-step, caption losses", "Joint", "Sequence, CORA's rest", "Bag of phrases",
     "Two-step, residual path and short cut", "VSE∞", "CORA, gold graphs", "CORA, authors' form",
 ))  # fmt: skip
-WITH_GRU = ("Sequence", "CORA")  # both encoders of claim 10; with each BERT: "CORA, frozen BERT"
-BERT = ("frozen BERT", "BERT, prompts", "BERT, tuned")
 BASELINES, ORACLES = _TABLE["baselines"], _TABLE["oracles"]
 # All systems in the order of tables, and those that figures tell apart by colours.
 ORDER = [row["system"] for row in BASELINES] + list({**SYSTEMS, **_TABLE["others"]})
