@@ -68,13 +68,6 @@ VOCABULARY = Vocabulary(
 )
 
 
-def richest(evidence: Evidence, dataset: str, count: int = RICH) -> np.ndarray:
-    """The test captions with the most attributes and relations, ties by number (Section 9)."""
-    captions, _ = captions_and_images(evidence, dataset)
-    counts = [evidence.values(dataset, CAPTIONS, m)[0] for m in ("attributes", "relations")]
-    return np.argsort(-np.sum(counts, axis=0)[captions], kind="stable")[:count]
-
-
 def rich(evidence: Evidence, seeds: Sequence[int], others: bool = False) -> Effects:
     """CORA's lead in caption-to-image recalls on the richest captions, less that on the others."""
     leads = {}
@@ -87,9 +80,11 @@ def rich(evidence: Evidence, seeds: Sequence[int], others: bool = False) -> Effe
             evidence.values(dataset, name, "RSUM", seeds)[:, captions]
             for name in (CORA.system, rival)
         )
-        clusters, count, chosen = evidence.clusters(dataset), a.shape[1], richest(evidence, dataset)
-        weights = np.full(count, -count / (count - len(chosen)) if others else 0.0)
-        weights[chosen] = count / len(chosen)
+        said = [evidence.values(dataset, CAPTIONS, m)[0] for m in ("attributes", "relations")]
+        chosen = np.argsort(-np.sum(said, axis=0)[captions], kind="stable")[:RICH]  # Section 9
+        clusters, count = evidence.clusters(dataset), a.shape[1]
+        weights = np.full(count, -count / (count - RICH) if others else 0.0)
+        weights[chosen] = count / RICH
         excess = weights * (a - b) * count / len(clusters)  # RSUM counts a caption items / count
         leads[f"{dataset}, over {rival}"] = crossed(excess, clusters[captions])
     return leads or NOT_TRAINED

@@ -28,7 +28,15 @@ from mmlib.core.ranking import (
     metrics,
     ranks_of_scores,
 )
-from mmlib.papers.cora.run.batches import Batch, GraphBatch, GraphSet, SequenceBatch, Split, Texts
+from mmlib.papers.cora.run.batches import (
+    Batch,
+    GraphBatch,
+    GraphSet,
+    Split,
+    TextBatch,
+    Texts,
+    moved,
+)
 from mmlib.papers.cora.run.systems import Settings, System
 
 POOL_TEMPERATURE = 0.1  # of the softmax
@@ -82,12 +90,14 @@ class GPO(nn.Module):
         return (falling.masked_fill(padding, 0.0) * theta[..., None]).sum(dim=1)
 
 
+def packed(inputs: Tensor, lengths: Tensor) -> nn.utils.rnn.PackedSequence:
+    """Inputs (B, n, d) of which the first lengths[b] are valid, as a GRU reads them."""
+    return nn.utils.rnn.pack_padded_sequence(inputs, lengths.cpu(), True, enforce_sorted=False)
+
+
 def bidirectional(gru: nn.GRU, inputs: Tensor, lengths: Tensor) -> Tensor:
     """States (B, n, hidden) of a Bi-GRU over inputs (B, n, d), its directions averaged."""
-    packed = nn.utils.rnn.pack_padded_sequence(
-        inputs, lengths.cpu(), batch_first=True, enforce_sorted=False
-    )
-    states, _ = nn.utils.rnn.pad_packed_sequence(gru(packed)[0], batch_first=True)
+    states, _ = nn.utils.rnn.pad_packed_sequence(gru(packed(inputs, lengths))[0], batch_first=True)
     return states.unflatten(2, (2, -1)).mean(dim=2)
 
 
@@ -150,10 +160,7 @@ class GATv2(nn.Module):
 
 
 class RelationContext(nn.Module):
-    """Eq. 6: each entity learns what it does and what is done to it, with what.
-
-    A mean over its active and one over its passive relations, linear, as printed.
-    """
+    """Eq. 6 as printed: an entity learns what it does and what is done to it, and with what."""
 
     def __init__(self, width: int, bias: bool = False):
         super().__init__()
@@ -180,9 +187,9 @@ def mean_at(index: Tensor, values: Tensor, rows: int) -> Tensor:
 
 
 class PhraseGRU(nn.Module):
-    """A phrase is the mean of the two last states of a Bi-GRU over its words (Section 3.2).
+    """A phrase is the mean of the last states of a Bi-GRU over its words (Section 3.2).
 
-    With one direction (authors' code), the last state.
+    The authors' code has one direction.
     """
 
     def __init__(self, embed: nn.Embedding, bidirectional: bool = True):
@@ -192,17 +199,14 @@ class PhraseGRU(nn.Module):
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Ids (U, L), lengths (U,) -> (U, width)."""
-        packed = nn.utils.rnn.pack_padded_sequence(
-            self.embed(ids), lengths.cpu(), batch_first=True, enforce_sorted=False
-        )
-        return self.gru(packed)[1].mean(dim=0)
+        return self.gru(packed(self.embed(ids), lengths))[1].mean(dim=0)
 
 
 class ConceptEncoder(nn.Module):
     """Phrases to R^D: a phrase encoder, then a layer for nodes and one for relations (Section 3.2).
 
-    phrases: one phrase encoder for all or, in the authors' code, one each for objects, attributes
-    and relations; `width` is what they return.
+    phrases: encoders to (U, phrase_width): one for all or, in the authors' code, one each for
+    objects, attributes and relations.
     """
 
     def __init__(self, phrases: Sequence[nn.Module], phrase_width: int, width: int):
@@ -214,17 +218,14 @@ class ConceptEncoder(nn.Module):
         """Nodes (N, D), objects first, and relations (R, D), before their ReLU."""
         states = [encoder(batch.tokens, batch.lengths) for encoder in self.phrases]  # (U, width)
         objects, attributes, relations = states if len(states) == 3 else states * 3
-        nodes = torch.cat(
-            [self.node(objects)[batch.objects], self.node(attributes)[batch.attributes]]
-        )
-        return nodes, self.relation(relations)[batch.relations]
+        nodes = self.node(objects)[batch.objects], self.node(attributes)[batch.attributes]
+        return torch.cat(nodes), self.relation(relations)[batch.relations]
 
 
 class GraphEncoder(nn.Module):
     """A scene graph to one vector in two steps, and its entities on the way (Section 3.3).
 
-    attributes, objects: the layers of the Object-Attribute and of the Object-Object GAT; context:
-    eq. 6 between them.
+    attributes, objects: layers of the Object-Attribute and the Object-Object GAT; context: eq. 6.
     """
 
     def __init__(
@@ -238,17 +239,15 @@ class GraphEncoder(nn.Module):
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
         """Captions (B, D) and entities (O, D)."""
-        nodes, relations = self.concepts(batch)
-        return self.compose(nodes, relations, batch)
+        return self.compose(batch, *self.concepts(batch))
 
     def compose(
-        self, nodes: Tensor, relations: Tensor, batch: GraphBatch
+        self, batch: GraphBatch, nodes: Tensor, relations: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """The same from the phrases of nodes (N, D) and relations (R, D), before their ReLU."""
         nodes, relations = self.dropout(nodes.relu()), self.dropout(relations.relu())
         entities = self.entities(nodes, batch)  # (O, D)
-        hidden = self.in_context(entities, relations, batch)  # (O, D)
-        hidden = self.exchange(hidden, batch)  # (O, D)
+        hidden = self.exchange(self.in_context(entities, relations, batch), batch)  # (O, D)
         return self.pool(*padded(hidden, batch.caption, batch.captions)), entities
 
     def entities(self, nodes: Tensor, batch: GraphBatch) -> Tensor:
@@ -388,7 +387,7 @@ class Matcher(nn.Module):
         """Unit vectors (B, D)."""
         return F.normalize(self.images(regions, counts), dim=-1)
 
-    def encode_texts(self, text: GraphBatch | SequenceBatch) -> tuple[Tensor, Tensor | None]:
+    def encode_texts(self, text: TextBatch) -> tuple[Tensor, Tensor | None]:
         """Unit vectors of captions (B, D), and of entities (O, D) where there are any."""
         captions, entities = self.texts(text)
         entities = None if entities is None else F.normalize(entities, dim=-1)
@@ -430,15 +429,13 @@ class Matcher(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Unit vectors: images (n, D), captions (m, D) with their image_of (m,), and entities (e, D)
-    with their caption_of (e,), or None where the system has none.
-    """
+    """Unit vectors of a split."""
 
-    images: np.ndarray
-    captions: np.ndarray
-    image_of: np.ndarray
-    entities: np.ndarray | None
-    caption_of: np.ndarray | None
+    images: np.ndarray  # (n, D)
+    captions: np.ndarray  # (m, D)
+    image_of: np.ndarray  # (m,)
+    entities: np.ndarray | None  # (e, D), or None where the system has none
+    caption_of: np.ndarray | None  # (e,)
 
     @property
     def similarity(self) -> np.ndarray:
@@ -451,10 +448,7 @@ def encode(
     model: Matcher, split: Split, texts: Texts, device: str = "cpu", size: int = 256,
     first: bool = False,
 ) -> Encoded:  # fmt: skip
-    """All images of a split and their captions, or the first of each, through a model.
-
-    The model is put in evaluation mode and stays there.
-    """
+    """All images of a split and their captions, or the first of each; in evaluation mode."""
     model.eval()
     images = []
     for start in range(0, len(split.features), size):
@@ -462,12 +456,11 @@ def encode(
         regions = torch.as_tensor(read_rows(split.features, rows), device=device)
         counts = torch.full((len(rows),), regions.shape[1], device=device)
         images.append(model.encode_images(regions, counts).cpu())
-    chosen = np.arange(len(texts))
-    if first:
-        chosen = np.unique(split.image_of, return_index=True)[1]
+    every, firsts = np.arange(len(texts)), np.unique(split.image_of, return_index=True)[1]
+    chosen = firsts if first else every
     captions, entities, caption_of = [], [], []
     for start in range(0, len(chosen), size):
-        text = texts.batch(chosen[start : start + size]).to(device)
+        text = moved(texts.batch(chosen[start : start + size]), device)
         caption, entity = model.encode_texts(text)
         captions.append(caption.cpu())
         if entity is not None and isinstance(text, GraphBatch):
@@ -514,8 +507,7 @@ def attention(model: Matcher, graphs: GraphSet, row: int) -> dict[tuple[Any, Any
 def per_item(ranks: Ranks) -> dict[str, np.ndarray]:
     """Of each item, all captions and then all images: its rank, and what it adds to RSUM.
 
-    "rank": a caption's of its image, an image's of the best of its captions. The mean of "RSUM"
-    over all items is the RSUM: the sum of R@1, R@5 and R@10 both ways, in percent.
+    The mean of "RSUM" over items is the sum of R@1, R@5 and R@10 both ways, in percent.
     """
     directions = ranks.caption_ranks, ranks.image_ranks
     items = sum(map(len, directions))
@@ -529,9 +521,7 @@ def per_item(ranks: Ranks) -> dict[str, np.ndarray]:
 def right_in_family(scores: np.ndarray, image_of: np.ndarray, size: int) -> np.ndarray:
     """Whether a caption finds its image among its family of `size`: 100 or 0; NaN for images.
 
-    scores (images, captions); where t images share the highest one, each gets 100 / t. Words that
-    the whole family shares cannot tell its images apart, so this is what structure alone gives;
-    chance is 100 / size.
+    scores (images, captions); where t images share the highest one, each gets 100 / t.
     """
     first = image_of // size * size
     family = scores[first[:, None] + np.arange(size), np.arange(len(image_of))[:, None]]
@@ -552,30 +542,24 @@ def weakest_entity(encoded: Encoded) -> np.ndarray:
     )
 
 
-def mix(similarity: np.ndarray, weakest: np.ndarray, beta: float) -> np.ndarray:
-    """Eq. 14: reranked similarities; arrays of one shape."""
-    return beta * similarity + (1 - beta) * weakest
-
-
 def best_beta(similarity: np.ndarray, weakest: np.ndarray, image_of: np.ndarray) -> float:
     """The β of eq. 14 with the highest RSUM; of several equal ones the largest."""
-    rsums = [metrics(ranks_of_scores(mix(similarity, weakest, b), image_of))["rsum"] for b in BETAS]
-    return float(BETAS[len(BETAS) - 1 - int(np.argmax(rsums[::-1]))])
+
+    def rsum(beta: float) -> float:
+        mixed = beta * similarity + (1 - beta) * weakest
+        return metrics(ranks_of_scores(mixed, image_of))["rsum"]
+
+    return float(max(BETAS[::-1], key=rsum))
 
 
 class Entities(NamedTuple):
-    """The different entities of captions: a name with its set of attributes is one.
+    """The different entities of captions: a name with its set of attributes is one."""
 
-    first (different,): the first object of each. caption, number (objects,): of each object of the
-    captions. image, entity (pairs,): all pairs, once each, of an image and an entity that one of
-    its captions names.
-    """
-
-    first: np.ndarray
-    caption: np.ndarray
-    number: np.ndarray
-    image: np.ndarray
-    entity: np.ndarray
+    first: np.ndarray  # (different,): the first object of each
+    caption: np.ndarray  # (objects,): of each object of the captions
+    number: np.ndarray  # (objects,): which entity it is
+    image: np.ndarray  # (pairs,): all pairs, once each, of an image …
+    entity: np.ndarray  # (pairs,): … and an entity that one of its captions names
 
 
 def different_entities(graphs: GraphSet, split: Split) -> Entities:
@@ -588,12 +572,11 @@ def different_entities(graphs: GraphSet, split: Split) -> Entities:
     return Entities(first, caption, number, *pairs.T)
 
 
-def entity_ranks(scores: np.ndarray, found: Entities) -> tuple[np.ndarray, np.ndarray]:
+def entity_ranks(scores: np.ndarray, entities: Entities) -> tuple[np.ndarray, np.ndarray]:
     """Ranks (images,) of the best entity that a caption of the image names, and (different,) of
     the best image with a caption that names the entity.
 
-    scores (images, different); all entities and all images are ranked (the paper judged a few by
-    eye).
+    scores (images, different): all are ranked (the paper judged a few by eye).
     """
 
     def grouped(values: np.ndarray, keys: np.ndarray) -> list[list[int]]:
@@ -601,14 +584,13 @@ def entity_ranks(scores: np.ndarray, found: Entities) -> tuple[np.ndarray, np.nd
         ends = np.flatnonzero(np.diff(keys[order])) + 1
         return [group.tolist() for group in np.split(values[order], ends)]
 
-    return (
-        best_ranks(scores, grouped(found.entity, found.image)),
-        best_ranks(scores.T, grouped(found.image, found.entity)),
-    )
+    of_images = grouped(entities.entity, entities.image)
+    of_entities = grouped(entities.image, entities.entity)
+    return best_ranks(scores, of_images), best_ranks(scores.T, of_entities)
 
 
 def entity_values(
-    ranks: np.ndarray, hit: np.ndarray, found: Entities, captions: int
+    ranks: np.ndarray, hit: np.ndarray, entities: Entities, captions: int
 ) -> dict[str, np.ndarray]:
     """ "entity rank" of each image, and "entity to image, R@K" of each caption: the share, in
     percent, of its entities that find one of their images.
@@ -617,8 +599,8 @@ def entity_values(
     are all captions, then all images: NaN where a metric is of the others.
     """
     values = {"entity rank": np.concatenate([np.full(captions, np.nan), ranks])}
-    count, none = np.bincount(found.caption, minlength=captions), np.full(len(ranks), np.nan)
+    count, none = np.bincount(entities.caption, minlength=captions), np.full(len(ranks), np.nan)
     for k, column in zip(KS, hit.T, strict=True):
-        hits = np.bincount(found.caption, column[found.number], captions)
+        hits = np.bincount(entities.caption, column[entities.number], captions)
         values[f"entity to image, R@{k}"] = np.concatenate([100 * hits / count, none])
     return values

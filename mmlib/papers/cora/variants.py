@@ -71,12 +71,14 @@ class AuthorsContext(RelationContext):
 class AuthorsEncoder(GraphEncoder):
     """The authors' code: an object's position in its caption is added before eq. 6."""
 
-    def __init__(self, *layers: Any, position: nn.Linear):
-        super().__init__(*layers)
-        self.position, self.position_norm = position, nn.LayerNorm(position.out_features)
+    def __init__(self, concepts: ConceptEncoder, *layers: Any):
+        width = concepts.node.out_features
+        position = nn.Linear(16, width)
+        super().__init__(concepts, *layers)
+        self.position, self.position_norm = position, nn.LayerNorm(width)
 
     def in_context(self, entities: Tensor, relations: Tensor, batch: GraphBatch) -> Tensor:
-        """Eq. 6 of entities (O, D) that know their positions, (O, D)."""
+        """Eq. 6 of entities that know their positions, (O, D)."""
         position = self.position(sinusoid(batch.position, self.position.in_features))
         entities = self.position_norm(entities + self.dropout(position))
         return super().in_context(entities, relations, batch)
@@ -91,9 +93,9 @@ class ResidualEncoder(GraphEncoder):
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
         """Captions (B, D) and entities (O, D)."""
-        nodes, relations = self.concepts(batch)
-        captions, entities = self.compose(nodes, relations, batch)
-        return captions + self.bag(torch.cat([nodes, relations]), batch), entities
+        concepts = self.concepts(batch)
+        captions, entities = self.compose(batch, *concepts)
+        return captions + self.bag(torch.cat(concepts), batch), entities
 
     def exchange(self, hidden: Tensor, batch: GraphBatch) -> Tensor:
         """Step two; what enters a layer is added to what comes out, (O, D)."""
@@ -114,7 +116,7 @@ class FullyConnectedEncoder(GraphEncoder):
 class JointEncoder(GraphEncoder):
     """Joint of Table 3: one GAT over objects and attributes at once, and so no entities."""
 
-    def compose(self, nodes: Tensor, relations: Tensor, batch: GraphBatch) -> tuple[Tensor, None]:
+    def compose(self, batch: GraphBatch, nodes: Tensor, relations: Tensor) -> tuple[Tensor, None]:
         """Captions (B, D) from the phrases of nodes (N, D) and relations (R, D)."""
         nodes, relations = self.dropout(nodes.relu()), self.dropout(relations.relu())
         n = len(batch.objects)
@@ -206,44 +208,25 @@ class SequenceEncoder(nn.Module):
         return self.pool(self.dropout(states), batch.lengths), None
 
 
-class Standardised(nn.Module):
-    """Each dimension less its mean and divided by its deviation, both of the first training batch.
+class PhraseBERT(nn.Module):
+    """A phrase is the mean of BERT's states over its tokens (Section 3.2; P-Tuning v2).
 
-    A BERT's states share a large component, which harms systems that read phrases; word vectors,
-    which do too, are standardised in `data.arrays.word_vectors`.
+    Each dimension is standardised by the mean and deviation of the first training batch. A BERT's
+    states share a large component, which harms systems that read phrases; word vectors, which do
+    too, are standardised in `data.word_vectors`.
+    frozen: nothing of it learns for now, and its dropout is off.
     """
 
     mean: Tensor
     deviation: Tensor
     fitted: Tensor
 
-    def __init__(self, width: int):
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(width))
-        self.register_buffer("deviation", torch.ones(width))
-        self.register_buffer("fitted", torch.tensor(False))
-
-    def forward(self, values: Tensor, valid: Tensor | None = None) -> Tensor:
-        """Values (..., width), of which those that are `valid` (...) count; all where not given."""
-        if self.training and not self.fitted:
-            rows = (values if valid is None else values[valid]).detach()
-            self.mean.copy_(rows.mean(dim=0))
-            deviation = rows.std(dim=0, correction=0)
-            self.deviation.copy_(torch.where(deviation > 1e-6, deviation, 1.0))
-            self.fitted.fill_(True)
-        return (values - self.mean) / self.deviation
-
-
-class PhraseBERT(nn.Module):
-    """A phrase is the mean of BERT's states over its tokens (Section 3.2; P-Tuning v2).
-
-    frozen: nothing of it learns for now, and its dropout is off.
-    """
-
     def __init__(self, bert: BertEncoder):
         super().__init__()
-        self.bert, self.standardised = bert, Standardised(bert.width)
-        self.width, self.frozen = bert.width, False
+        self.bert, self.width, self.frozen = bert, bert.width, False
+        self.register_buffer("mean", torch.zeros(bert.width))
+        self.register_buffer("deviation", torch.ones(bert.width))
+        self.register_buffer("fitted", torch.tensor(False))
 
     def train(self, mode: bool = True) -> "PhraseBERT":
         """Set training mode; a BERT that is frozen stays in evaluation mode."""
@@ -264,10 +247,19 @@ class PhraseBERT(nn.Module):
             chunks.append(F.pad(states, (0, 0, 0, ids.shape[1] - longest)))
         return torch.cat(chunks)[order.argsort()]
 
+    def standardised(self, values: Tensor, rows: Tensor) -> Tensor:
+        """Values (..., width); rows (n, width): those that count where a training begins."""
+        if self.training and not self.fitted:
+            self.mean.copy_(rows.detach().mean(dim=0))
+            deviation = rows.detach().std(dim=0, correction=0)
+            self.deviation.copy_(torch.where(deviation > 1e-6, deviation, 1.0))
+            self.fitted.fill_(True)
+        return (values - self.mean) / self.deviation
+
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Ids (U, L), lengths (U,) -> (U, width)."""
-        tokens = valid(lengths, ids.shape[1])
-        return self.standardised(self.bert.pool(self.states(ids, lengths), tokens))
+        phrases = self.bert.pool(self.states(ids, lengths), valid(lengths, ids.shape[1]))
+        return self.standardised(phrases, phrases)
 
 
 class TokenBERT(PhraseBERT):
@@ -275,7 +267,17 @@ class TokenBERT(PhraseBERT):
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Ids (B, L), lengths (B,) -> (B, L, width)."""
-        return self.standardised(self.states(ids, lengths), valid(lengths, ids.shape[1]))
+        states = self.states(ids, lengths)
+        return self.standardised(states, states[valid(lengths, ids.shape[1])])
+
+
+# Of each number of steps, the graph encoder with each change.
+ENCODERS: dict[str, dict[str, type[GraphEncoder]]] = {
+    "two": {"": GraphEncoder, "connected": FullyConnectedEncoder, "authors": AuthorsEncoder,
+            "residual": ResidualEncoder},
+    "one": {"": JointEncoder, "connected": FullyConnectedJointEncoder,
+            "authors": AuthorsJointEncoder},
+}  # fmt: skip
 
 
 def build(
@@ -290,7 +292,9 @@ def build(
     s, authors, joint = settings, system.authors_code, system.steps == "one"
     if system.bert and (not bert or authors):
         raise ValueError(f"{system.system}: {'the code has no BERT' if bert else 'no BERT'}")
-    if sum([system.connected, authors, system.residual]) > 1 or (joint and system.residual):
+    changes = ["connected"] * system.connected + ["authors"] * authors
+    change = " and ".join(changes + ["residual"] * system.residual)
+    if change not in ENCODERS[system.steps]:
         raise ValueError(
             f"{system.system}: of FC, the authors' form and skips only one, and no skips in Joint"
         )
@@ -307,10 +311,8 @@ def build(
     phrases: list[PhraseGRU | PhraseBERT]
     if isinstance(reader, BertEncoder):
         phrases = [PhraseBERT(reader)]
-    elif authors:
-        phrases = [PhraseGRU(reader, bidirectional=False) for _ in range(3)]
     else:
-        phrases = [PhraseGRU(reader)]
+        phrases = [PhraseGRU(reader, bidirectional=not authors) for _ in range(3 if authors else 1)]
     concepts = ConceptEncoder(phrases, phrases[0].width, s.width)
     if system.text == "bag":
         return Matcher(images, BagEncoder(concepts, s.graph_dropout), system, settings)
@@ -321,15 +323,7 @@ def build(
         layer(s.width, s.heads, s.message_dropout)
         for _ in range(2 if joint else system.object_layers)
     ]
-    layers = concepts, nn.ModuleList(attributes), context, nn.ModuleList(objects), s.graph_dropout
-    texts: GraphEncoder
-    if authors:
-        kind = AuthorsJointEncoder if joint else AuthorsEncoder
-        texts = kind(*layers, position=nn.Linear(16, s.width))
-    elif system.connected:
-        texts = (FullyConnectedJointEncoder if joint else FullyConnectedEncoder)(*layers)
-    elif joint:
-        texts = JointEncoder(*layers)
-    else:
-        texts = (ResidualEncoder if system.residual else GraphEncoder)(*layers)
+    texts = ENCODERS[system.steps][change](
+        concepts, nn.ModuleList(attributes), context, nn.ModuleList(objects), s.graph_dropout
+    )
     return Matcher(images, texts, system, settings)

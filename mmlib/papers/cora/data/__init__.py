@@ -24,30 +24,16 @@ from mmlib.features.text import (
 )
 from mmlib.papers.cora.data import controlled, world
 from mmlib.papers.cora.data.texts import DELIMITERS, Captions, PieceReader, Reader
+from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.batches import Arrays, Split, Texts
-from mmlib.papers.cora.run.systems import (
-    CONTROLLED,
-    CONTROLLED_TIER,
-    DATASETS,
-    ERRORS,
-    LONGER,
-    RATES,
-    SPLITS,
-    TUNED,
-    WITH_BERT,
-    WITHOUT_BERT,
-    Settings,
-    budget,
-    original,
-    retrained,
-)
+from mmlib.papers.cora.run.systems import DATASETS, SPLITS, WITH_BERT, Settings, budget, original
 from mmlib.world import BERT, WorldImages
 
 Study = Mapping[str, Captions]
 QUERIES = 60  # test captions that are timed
 
 
-def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
+def load_study(tier: str, datasets: Sequence[str] = ()) -> Study:
     """The collections of a tier: all that are there, or those that are named.
 
     world and controlled are made here. paper: `<MMLIB_DATA>/f30k` and `coco` in a layout of
@@ -68,16 +54,16 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     if unknown := [name for name in plain if name not in present]:
         raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(present)}")
     workers, study = os.cpu_count() or 1, {}
-    if tier == CONTROLLED_TIER:
+    if tier == systems.CONTROLLED_TIER:
         for name in plain or present:
             dials = controlled.RECORDED[name]
             if isinstance(dials, controlled.Dials):
-                study[name] = controlled.load(dials, seed)
+                study[name] = controlled.load(dials)
             else:
-                study[name] = world.load(seed, workers, dials, world.DRAWN_IMAGES)
+                study[name] = world.load(0, workers, dials, world.DRAWN_IMAGES)
         return study
     if tier == "world":
-        study = {n: world.load(seed, workers, world.CLARITY[n]) for n in plain or present}
+        study = {n: world.load(0, workers, world.CLARITY[n]) for n in plain or present}
     elif tier == "flickr8k":
         images = {split: flickr8k.load(split) for split in SPLITS}
         study = {tier: Captions(images, {}).parsed(workers)}
@@ -85,10 +71,10 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
         folder = folder.resolve()
         taken = {name for names in DATASETS.values() for name in names}
         if folder.name in taken or folder.name != original(folder.name):
-            others = ", ".join(sorted(taken - set(CONTROLLED)))
+            others = ", ".join(sorted(taken - set(systems.CONTROLLED)))
             raise DataError(
-                f"{folder}: rename the folder: {others} and names with {LONGER}, {TUNED} or "
-                f"{WITH_BERT} at their end are of other data here"
+                f"{folder}: rename the folder: {others} and names with {systems.LONGER}, "
+                f"{systems.TUNED} or {WITH_BERT} at their end are of other data here"
             )
         study = {folder.name: _read(folder, workers)}
     else:
@@ -102,9 +88,9 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
                 study[name] = _read(recorded, workers)
         if not study:
             precomputed.find(*present)  # says what is missing
-    names = [*study, *retrained(study)]
+    names = [*study, *systems.retrained(study)]
     if _bert(tier).is_dir():
-        names += [name + WITH_BERT for name in study if name not in WITHOUT_BERT]
+        names += [name + WITH_BERT for name in study if name not in systems.WITHOUT_BERT]
     return {name: study[original(name)] for name in datasets or names}
 
 
@@ -184,7 +170,7 @@ def prepare(
             # Parse errors (Section 9): for "edge 10" every tenth caption is drawn for one, of every
             # kind the same. A graph without room for its error stays as it is.
             graphs = list(graphs)  # unpacked once
-            for kind, rate in product(ERRORS, RATES):
+            for kind, rate in product(systems.ERRORS, systems.RATES):
                 rng = np.random.default_rng([0, rate])
                 corrupt = partial(scenegraph.corrupt, kind=kind, rate=rate / 100, rng=rng)
                 texts[f"{kind} {rate}"] = reader.graphs(map(corrupt, graphs))

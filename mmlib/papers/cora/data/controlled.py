@@ -27,6 +27,7 @@ _WORDS = table_beside(__file__)
 WIDTH, WORD_WIDTH = 32, 64  # of regions and of word vectors
 REGIONS, CAPTIONS = 8, 5  # of each picture
 FAMILIES = {"val": 50, "test": 100}
+THINGS = 4  # in a picture
 PARTS = 3  # of kinds and of colours, where some pairs stay unseen
 
 Fact = tuple[str, ...]  # (kind,), (colour, kind) or (kind, relation, kind)
@@ -34,44 +35,37 @@ Fact = tuple[str, ...]  # (kind,), (colour, kind) or (kind, relation, kind)
 
 @dataclass(frozen=True)
 class Dials:
-    """What decides how hard a controlled collection is.
+    """What decides how hard a controlled collection is; ValueError for what no family is made of.
 
-    kinds, colours: how many there are (or, of structure "relations", kinds and relations).
-    families: training pictures by four. objects: in a picture, at least 4, of which a caption
-    names `named`. described: the share of these whose colour the caption gives. Of four
-    things, two kinds and two colours often fit one picture alone, without who has which: a bag of
-    words can be right in 83 %. With three named it can be right in all, with four by chance alone.
-    structure: a family differs in which thing has which "colours", or in who is the subject of two
-    "relations" and who the object. noise: deviation of what is added to each region, beside
-    kinds and colours with deviation 1. mixing: how far regions leak into each other, 0 not at all.
-    unseen: a third of the pairs of kind and colour is in no training picture, and the second half
-    of the test pictures shows nothing but such pairs.
-    Raises ValueError for what no family could be made of.
+    Of four things, two kinds and two colours often fit one picture alone, without who has which: a
+    bag of words can be right in 83 % where a caption names two. With three named it can be right in
+    all, with four by chance alone.
     """
 
-    kinds: int = 40
-    colours: int = 12
-    families: int = 400
-    objects: int = 4
-    named: int = 2
-    described: float = 1.0
+    kinds: int = 40  # how many there are
+    colours: int = 12  # or, of structure "relations", how many relations
+    families: int = 400  # training pictures by four
+    named: int = 2  # of the four things in a picture those that a caption names
+    described: float = 1.0  # the share of these whose colour the caption gives
+    # Who has which of the colours, or who of each pair is the subject of a relation.
     structure: Literal["colours", "relations"] = "colours"
-    noise: float = 0.3
-    mixing: float = 0.0
+    noise: float = 0.3  # its deviation; that of kinds and colours is 1
+    mixing: float = 0.0  # how far regions leak into each other, 0 not at all
+    # A third of the pairs of kind and colour is in no training picture, and the second half of the
+    # test pictures shows nothing but such pairs.
     unseen: bool = False
 
     def __post_init__(self) -> None:
-        pieces = PARTS if self.unseen else 1
+        parts = PARTS if self.unseen else 1
         problems = {
-            "kinds": not self.objects * pieces <= self.kinds <= len(_WORDS["kinds"]),
-            "colours": not self.objects * pieces <= self.colours <= len(_WORDS["colours"]),
-            "objects": not FAMILY <= self.objects <= REGIONS,
-            "named": not 1 <= self.named <= self.objects,
+            "kinds": not THINGS * parts <= self.kinds <= len(_WORDS["kinds"]),
+            "colours": not THINGS * parts <= self.colours <= len(_WORDS["colours"]),
+            "named": not 1 <= self.named <= THINGS,
             "described": not 0 <= self.described <= 1,
             "families": self.families < 1,
             "noise": not self.noise >= 0,
             "mixing": not self.mixing >= 0,
-            "structure": self.structure == "relations" and (self.objects, self.named) != (4, 4),
+            "structure": self.structure == "relations" and self.named != THINGS,
         }
         if wrong := [name for name, is_wrong in problems.items() if is_wrong]:
             raise ValueError(f"no family can be made with {wrong[0]} = {getattr(self, wrong[0])!r}")
@@ -94,14 +88,14 @@ class ControlledImages(CaptionedImages):
     said: tuple[tuple[frozenset[Fact], ...], ...] = ()
 
 
-def load(dials: Dials, seed: int = 0) -> Captions:
+def load(dials: Dials) -> Captions:
     """A collection, with the graphs that its captions were written from."""
-    vectors = np.random.default_rng([seed, len(SPLITS)])
+    vectors = np.random.default_rng([0, len(SPLITS)])
     looks_there_are = 2 * dials.colours if dials.structure == "relations" else dials.colours
     of_kinds, of_looks = (vectors.normal(size=(n, WIDTH)) for n in (dials.kinds, looks_there_are))
     images, graphs = {}, {}
     for i, split in enumerate(SPLITS):
-        rng = np.random.default_rng([seed, i])
+        rng = np.random.default_rng([0, i])
         families = FAMILIES.get(split, dials.families)
         features, facts, captions = [], [], []
         for family in range(families):
@@ -137,13 +131,13 @@ def _family(dials: Dials, unseen: bool, rng: Generator) -> tuple[np.ndarray, np.
         part = rng.integers(PARTS)
         kinds = kinds[kinds % PARTS == part]
         colours = colours[(colours % PARTS == part) == unseen]
-    kinds = rng.choice(kinds, dials.objects, replace=False)
+    kinds = rng.choice(kinds, THINGS, replace=False)
     if dials.structure == "relations":  # who of each of two pairs is the subject
         relation = rng.choice(colours, 2, replace=False)
         first = np.array([[t % 2, t // 2] for t in range(FAMILY)])
         looks = 2 * relation[:, None] + np.stack([first, 1 - first], axis=2)
         return kinds, looks.reshape(FAMILY, -1)
-    colours = rng.choice(colours, dials.objects, replace=False)
+    colours = rng.choice(colours, THINGS, replace=False)
     return kinds, np.stack([np.roll(colours, t) for t in range(FAMILY)])
 
 
@@ -189,15 +183,12 @@ def _no_picture(row: int) -> Image.Image:
     raise ValueError("controlled pictures are not drawn: they are regions alone")
 
 
-def arrays(collection: Captions, seed: int = 0) -> Arrays:
-    """A controlled collection as arrays; word vectors are random, so that words share nothing.
-
-    truth: scores of the oracle that knows what is true of which picture.
-    """
+def arrays(collection: Captions) -> Arrays:
+    """A controlled collection as arrays; word vectors are random, so that words share nothing."""
     tokens = [tokenize(caption) for caption in collection.captions("train")]
     words = Vocabulary.from_sentences(tokens, min_count=1).words
     vocabulary = (*words[:2], *DELIMITERS, *words[2:])
-    rng = np.random.default_rng([seed, len(SPLITS) + 1])
+    rng = np.random.default_rng([0, len(SPLITS) + 1])
     reader = Reader(vocabulary, delimiters=False)
     splits = {
         name: Split(

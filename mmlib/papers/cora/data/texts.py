@@ -105,9 +105,10 @@ class Reader:
             ends.append((len(names), len(described), len(related)))
         looks, owner = np.array(described, dtype=int).reshape(-1, 2).T
         labels, subject, object_ = np.array(related, dtype=int).reshape(-1, 3).T
+        first_object, first_attribute, first_relation = np.array(ends).T
         return GraphSet(
             tuple(number), *self.ids(tuple(number)), np.array(names), looks, labels, owner, subject,
-            object_, *np.array(ends).T, self.mask_id,
+            object_, first_object, first_attribute, first_relation, self.mask_id,
         )  # fmt: skip
 
 

@@ -2,8 +2,7 @@
 
 How long one query takes (Section 7) is timed for CORA's parts and SCAN's cross-attention: Lee,
 Chen, Hua, Hu and He, "Stacked Cross Attention for Image-Text Matching", ECCV 2018, Sections 3.1 and
-3.2. Each word looks for its own regions in every image, so nothing can be made ahead of the query,
-and its time grows with the number of images.
+3.2. Each word looks for its own regions in every image, so its time grows with their number.
 """
 
 import time
@@ -18,15 +17,10 @@ from torch.nn import functional as F
 from mmlib.core.files import read_rows
 from mmlib.core.jobs import Answer, Job, Run
 from mmlib.core.ranking import KS, flat_index, metrics, ranks_of_scores
+from mmlib.papers.cora import method
 from mmlib.papers.cora.data.texts import Reader
-from mmlib.papers.cora.method import (
-    different_entities,
-    entity_ranks,
-    entity_values,
-    per_item,
-    right_in_family,
-)
-from mmlib.papers.cora.run.batches import Arrays, GraphSet, Split, Texts
+from mmlib.papers.cora.method import per_item, right_in_family
+from mmlib.papers.cora.run.batches import Arrays, GraphSet, Texts
 from mmlib.papers.cora.run.systems import CORA, SIZES, SPLITS, Settings
 from mmlib.papers.cora.run.train import fresh
 from mmlib.scenegraph import graph_of
@@ -41,7 +35,7 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Rank the test set without any training; values as of `train.train_and_score`.
 
     baseline "random": scores drawn by the seed; "ridge": see `ridge`, reads naming the texts;
-    "truth": the scores of an oracle, reads naming which. Raises ValueError for another.
+    "truth": the scores of an oracle, reads naming which.
     """
     started, test = time.process_time(), arrays.splits["test"]
     kind, reads = job.system["baseline"], job.system.get("reads", "")
@@ -49,11 +43,9 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         scores = arrays.truth[reads]
     elif kind == "ridge":
         scores = ridge(arrays, reads)
-    elif kind == "random":
+    else:
         shape = len(test.features), len(test.image_of)
         scores = np.random.default_rng([7, job.seed]).random(shape, dtype=np.float32)
-    else:
-        raise ValueError(f"no baseline {kind!r}")
     values = per_item(ranks_of_scores(scores, test.image_of))
     if arrays.family > 1:
         values["in family"] = right_in_family(scores, test.image_of, arrays.family)
@@ -70,8 +62,12 @@ def ridge(arrays: Arrays, reads: str) -> np.ndarray:
     from sklearn.linear_model import Ridge  # not on a machine that only trains
     from sklearn.preprocessing import normalize
 
-    words = {name: word_counts(arrays.splits[name].texts[reads], arrays) for name in SPLITS}
-    means = {name: _means(arrays.splits[name]) for name in SPLITS}
+    words, means = {}, {}
+    for name, split in arrays.splits.items():
+        words[name] = word_counts(split.texts[reads], arrays)
+        blocks = np.array_split(np.arange(len(split.features)), len(split.features) // 1024 + 1)
+        regions = (read_rows(split.features, rows) for rows in blocks)
+        means[name] = np.concatenate([block.mean(axis=1) for block in regions])
     centre = means["train"].mean(axis=0)
     images = {name: normalize(mean - centre) for name, mean in means.items()}
     target = (means["train"] - centre)[arrays.splits["train"].image_of]
@@ -99,12 +95,6 @@ def word_counts(texts: Texts, arrays: Arrays) -> sparse.csr_matrix:
     return sparse.csr_matrix((ones, pairs.T), shape=(len(texts), len(arrays.vocabulary)))
 
 
-def _means(split: Split) -> np.ndarray:
-    """Mean region of each image, (images, d)."""
-    blocks = np.array_split(np.arange(len(split.features)), len(split.features) // 1024 + 1)
-    return np.concatenate([read_rows(split.features, rows).mean(axis=1) for rows in blocks])
-
-
 def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """How much each test caption says: its objects, attributes and relations; NaN for images.
 
@@ -119,13 +109,13 @@ def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         f"{kind}s": np.concatenate([np.diff(getattr(graphs, f"first_{kind}")), none])
         for kind in ("object", "attribute", "relation")
     }
-    found = different_entities(graphs, test)
-    frequency = np.bincount(found.number).astype(float)
-    ranks, _ = entity_ranks(np.tile(frequency, (len(none), 1)), found)
-    images = np.bincount(found.entity)  # that have each entity
+    entities = method.different_entities(graphs, test)
+    frequency = np.bincount(entities.number).astype(float)
+    ranks, _ = method.entity_ranks(np.tile(frequency, (len(none), 1)), entities)
+    images = np.bincount(entities.entity)  # that have each entity
     first = np.minimum(KS, len(none))  # there may be fewer than ten images
     chance = hypergeom.sf(0, len(none), images[:, None], first)
-    return Answer({"test": values | entity_values(ranks, chance, found, len(graphs))})
+    return Answer({"test": values | method.entity_values(ranks, chance, entities, len(graphs))})
 
 
 @torch.no_grad()
@@ -133,9 +123,9 @@ def cross_attention(words: Tensor, regions: Tensor) -> Tensor:
     """SCAN's score (images,) of a sentence (W, D) with images (images, R, D), higher is better.
 
     For each word, regions are weighted by the softmax of λ₁ times their clipped cosines, which are
-    divided per region by their length over the words; the word's relevance is its cosine with the
-    weighted sum of regions, and the score is the mean over the words. The authors' code clips with
-    a leak of 0.1; the paper, and this, at 0.
+    divided per region by their length over the words; the score is the mean over the words of their
+    cosines with the weighted sums. The authors' code clips with a leak of 0.1; the paper, and this,
+    at 0.
     """
     words, scores = F.normalize(words, dim=1, eps=TINY), []
     for block in regions.split(BLOCK):
@@ -152,9 +142,8 @@ def cross_attention(words: Tensor, regions: Tensor) -> Tensor:
 def time_queries(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Median seconds of a query's parts, a row a repetition.
 
-    "parse", "encode": of one test caption; "search n", "attend n": of n random images, which take
-    the time of real ones. Weights are fresh, which take the time of trained ones; features of
-    1,024 images are scored again and again, so reading them from a disk is not counted.
+    "parse", "encode": of one test caption; "search n", "attend n": of n random images, of which
+    1,024 are scored again and again, so reading from a disk is not counted. Weights are fresh.
     """
     from mmlib.scenegraph.parser import load_english
 

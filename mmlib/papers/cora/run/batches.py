@@ -6,7 +6,7 @@ with indices that tie them, so that nothing loops over nodes or pads pairs of no
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,29 +21,21 @@ from mmlib.papers.cora.run.systems import Augmentation, Settings, System
 
 @dataclass(frozen=True, eq=False)
 class GraphBatch:
-    """The graphs of some captions. Nodes are the O objects, then the A attributes.
+    """The graphs of some captions. Nodes are the O objects, then the A attributes."""
 
-    tokens (U, L), lengths (U,): the different phrases of the batch, padded with 0.
-    objects (O,), attributes (A,), relations (R,): rows of `tokens`.
-    caption (O,), position (O,): whose object it is, and its place in that caption.
-    owner (A,): object of each attribute. subject (R,), object (R,): ends of each relation.
-    captions: how many captions. names (O,), described (O, most): phrase numbers of objects and of
-    their attributes (-1: none), for telling whether two entities are the same.
-    """
-
-    tokens: Tensor
-    lengths: Tensor
-    objects: Tensor
-    attributes: Tensor
-    relations: Tensor
-    caption: Tensor
-    position: Tensor
-    owner: Tensor
-    subject: Tensor
-    object: Tensor
-    captions: int
-    names: np.ndarray
-    described: np.ndarray
+    captions: int  # how many
+    names: np.ndarray  # (O,): phrase numbers of objects
+    described: np.ndarray  # (O, most): of their attributes, -1 for none
+    tokens: Tensor  # (U, L): the different phrases, padded with 0
+    lengths: Tensor  # (U,)
+    objects: Tensor  # (O,): rows of `tokens`
+    attributes: Tensor  # (A,)
+    relations: Tensor  # (R,)
+    caption: Tensor  # (O,): whose object it is
+    position: Tensor  # (O,): its place there
+    owner: Tensor  # (A,): the object of each attribute
+    subject: Tensor  # (R,)
+    object: Tensor  # (R,)
 
     def attribute_edges(self, back: bool = False) -> tuple[Tensor, Tensor]:
         """Edges (source, target) of the Object-Attribute GAT: attribute to object, and each object
@@ -69,32 +61,38 @@ class GraphBatch:
         """The nodes (A,) of the attributes, which come after the objects."""
         return len(self.objects) + torch.arange(len(self.owner), device=self.owner.device)
 
-    def to(self, device: str) -> "GraphBatch":
-        """The same with its tensors on a device."""
-        moved = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
-        return replace(self, **moved)  # type: ignore[arg-type]
+
+@dataclass(frozen=True, eq=False)
+class SequenceBatch:
+    """Captions as word ids (B, L) padded with 0, lengths (B,)."""
+
+    tokens: Tensor
+    lengths: Tensor
+
+
+TextBatch = GraphBatch | SequenceBatch
+
+
+def moved(text: TextBatch, device: str) -> TextBatch:
+    """The batch with its tensors on a device."""
+    tensors = {k: v.to(device) for k, v in vars(text).items() if isinstance(v, Tensor)}
+    return replace(text, **tensors)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
 class GraphSet:
-    """The graphs of many captions as flat integer arrays, which `batch` cuts and augments.
+    """The graphs of many captions as flat integer arrays, which `batch` cuts and augments."""
 
-    phrases: the different ones; tokens (phrases, L), lengths (phrases,): their words.
-    objects (O,), attributes (A,), relations (R,): phrase numbers, caption after caption;
-    owner (A,), subject (R,), object (R,): objects of the same caption, counted from 0.
-    first_object, first_attribute, first_relation (captions + 1,): where each caption's begin.
-    """
-
-    phrases: tuple[str, ...]
-    tokens: np.ndarray
-    lengths: np.ndarray
-    objects: np.ndarray
-    attributes: np.ndarray
-    relations: np.ndarray
-    owner: np.ndarray
-    subject: np.ndarray
-    object: np.ndarray
-    first_object: np.ndarray
+    phrases: tuple[str, ...]  # the different ones
+    tokens: np.ndarray  # (phrases, L): their words
+    lengths: np.ndarray  # (phrases,)
+    objects: np.ndarray  # (O,): phrase numbers, caption after caption
+    attributes: np.ndarray  # (A,)
+    relations: np.ndarray  # (R,)
+    owner: np.ndarray  # (A,): objects of the same caption, counted from 0
+    subject: np.ndarray  # (R,)
+    object: np.ndarray  # (R,)
+    first_object: np.ndarray  # (captions + 1,): where each caption's begin
     first_attribute: np.ndarray
     first_relation: np.ndarray
     mask_id: int
@@ -110,9 +108,10 @@ class GraphSet:
         Dropping never leaves a caption without an object, masking never leaves a phrase without
         a word.
         """
-        o, caption, first, a, owner = self._objects(rows)
-        r, caption_r = _ranges(self.first_relation, rows)
-        subject, object_ = first[caption_r] + self.subject[r], first[caption_r] + self.object[r]
+        o, caption, a, owner = self._objects(rows)
+        r, of_row = _ranges(self.first_relation, rows)
+        first = np.searchsorted(caption, of_row)
+        subject, object_ = first + self.subject[r], first + self.object[r]
         if rng is not None and how is not None:
             draw, highest = rng.random(len(o)), np.zeros(len(rows))
             np.maximum.at(highest, caption, draw)
@@ -123,7 +122,6 @@ class GraphSet:
             new = np.cumsum(keep_o) - 1
             o, caption, a, owner = o[keep_o], caption[keep_o], a[keep_a], new[owner[keep_a]]
             r, subject, object_ = r[keep_r], new[subject[keep_r]], new[object_[keep_r]]
-        first = np.searchsorted(caption, np.arange(len(rows)))
         phrases = np.concatenate([self.objects[o], self.attributes[a], self.relations[r]])
         if rng is None or how is None:
             unique, inverse = np.unique(phrases, return_inverse=True)
@@ -133,41 +131,31 @@ class GraphSet:
             ids = np.column_stack([ids, self.lengths[phrases]])
             ids, inverse = np.unique(ids, axis=0, return_inverse=True)
             ids, lengths = ids[:, :-1], ids[:, -1]
-        of_kinds = np.split(inverse.reshape(-1), np.cumsum([len(o), len(a)]))
-        arrays = {
-            "tokens": ids[:, : lengths.max()], "lengths": lengths, "objects": of_kinds[0],
-            "attributes": of_kinds[1], "relations": of_kinds[2], "caption": caption, "owner": owner,
-            "subject": subject, "object": object_, "position": np.arange(len(o)) - first[caption],
-        }  # fmt: skip
-        return GraphBatch(
-            **{name: torch.as_tensor(array) for name, array in arrays.items()},
-            captions=len(rows),
-            names=self.objects[o],
-            described=_rows_of(self.attributes[a], owner, len(o)),
-        )
+        objects, attributes, relations = np.split(inverse.reshape(-1), np.cumsum([len(o), len(a)]))
+        position = np.arange(len(o)) - np.searchsorted(caption, caption)
+        arrays = (
+            ids[:, : lengths.max()], lengths, objects, attributes, relations, caption, position,
+            owner, subject, object_,
+        )  # fmt: skip
+        described = _rows_of(self.attributes[a], owner, len(o))
+        return GraphBatch(len(rows), self.objects[o], described, *map(torch.as_tensor, arrays))
 
     def entities(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All objects of these captions: (which of `rows`, name, attributes padded with -1)."""
-        o, caption, _, a, owner = self._objects(rows)
+        o, caption, a, owner = self._objects(rows)
         return caption, self.objects[o], _rows_of(self.attributes[a], owner, len(o))
 
     def _objects(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Objects of these captions, which of `rows` each is of, each caption's first of them;
-        their attributes, and the object of each.
-        """
+        """Objects, and which of `rows` each is of; their attributes, and the object of each."""
         o, caption = _ranges(self.first_object, rows)
-        a, caption_a = _ranges(self.first_attribute, rows)
-        first = np.searchsorted(caption, np.arange(len(rows)))
-        return o, caption, first, a, first[caption_a] + self.owner[a]
+        a, of_row = _ranges(self.first_attribute, rows)
+        return o, caption, a, np.searchsorted(caption, of_row) + self.owner[a]
 
 
 def mask_words(
     ids: np.ndarray, lengths: np.ndarray, mask_id: int, how: Augmentation, rng: Generator
 ) -> np.ndarray:
-    """Mask words, but not delimiters, at random; one of each row is always left as it was.
-
-    ids (n, L) padded with 0, lengths (n,). Returns new ids.
-    """
+    """New ids (n, L) with words, but no delimiters, masked at random; one a row is always left."""
     column, edge = np.arange(ids.shape[1]), int(how.delimiters)
     inner = (column >= edge) & (column < lengths[:, None] - edge)
     draw = np.where(inner, rng.random(ids.shape), -1.0)
@@ -193,36 +181,9 @@ def _rows_of(values: np.ndarray, owner: np.ndarray, rows: int) -> np.ndarray:
     return table
 
 
-def same_entities(
-    names: np.ndarray, described: np.ndarray, others: np.ndarray, other_described: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (i, j) where entity i says nothing that entity j does not: the same name, and each
-    attribute of i is one of j's. names (n,), described (n, most) padded with -1; others likewise.
-    """
-    i, j = (names[:, None] == others).nonzero()
-    a, b = described[i], other_described[j]
-    within = ((a[:, :, None] == b[:, None, :]).any(axis=2) | (a < 0)).all(axis=1)
-    return i[within], j[within]
-
-
-@dataclass(frozen=True, eq=False)
-class SequenceBatch:
-    """Captions as word ids (B, L) padded with 0, lengths (B,)."""
-
-    tokens: Tensor
-    lengths: Tensor
-
-    def to(self, device: str) -> "SequenceBatch":
-        """The same on a device."""
-        return SequenceBatch(self.tokens.to(device), self.lengths.to(device))
-
-
 @dataclass(frozen=True, eq=False)
 class SequenceSet:
-    """Captions as word ids (captions, L) padded with 0, lengths (captions,); `delimiters` at ends.
-
-    `batch` cuts them and masks words.
-    """
+    """Captions as word ids (captions, L) padded with 0, lengths (captions,)."""
 
     tokens: np.ndarray
     lengths: np.ndarray
@@ -247,14 +208,15 @@ Texts = GraphSet | SequenceSet
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """features (images, regions, d), possibly memory-mapped; image_of (captions,): rows of it.
+    """Images and all captions of a split.
 
-    texts: all captions, in one order, as a "graph", a "sequence" and, in the world, a "gold"
-    graph; those of test also as graphs with parse errors, "edge 30" being 30 % with a moved edge.
+    texts: in one order, as a "graph", a "sequence" and, in the world, a "gold" graph; those of test
+    also as graphs with parse errors, "edge 30" being 30 % with a moved edge. With a BERT there are
+    "graph, pieces" and "sequence, pieces" too.
     """
 
-    features: np.ndarray
-    image_of: np.ndarray
+    features: np.ndarray  # (images, regions, d), possibly memory-mapped
+    image_of: np.ndarray  # (captions,): rows of `features`
     texts: Mapping[str, Texts]
 
     @property
@@ -266,22 +228,15 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """A captioned collection ready for training: arrays only, so that it travels to processes.
-
-    embeddings (vocabulary, width): where word vectors start; vocabulary: the words by their ids.
-    truth: what oracles score, (test images, test captions); where nobody knows, there is none.
-    queries: some test captions as text, to be timed. bert: a BERT's folder, and a hash of what is
-    in it; of such data the splits have the texts "graph, pieces" and "sequence, pieces" too.
-    family: so many neighbouring images differ in structure alone (world); 1: they are not related.
-    """
+    """A captioned collection ready for training: arrays only, so that it travels to processes."""
 
     splits: Mapping[str, Split]
-    embeddings: np.ndarray
-    vocabulary: tuple[str, ...]
-    truth: Mapping[str, np.ndarray]
-    queries: tuple[str, ...] = ()
-    bert: tuple[str, str] = ("", "")
-    family: int = 1
+    embeddings: np.ndarray  # (vocabulary, width): where word vectors start
+    vocabulary: tuple[str, ...]  # words by their ids
+    truth: Mapping[str, np.ndarray]  # oracle -> scores (test images, test captions)
+    queries: tuple[str, ...] = ()  # some test captions, to be timed
+    bert: tuple[str, str] = ("", "")  # a BERT's folder, and a hash of its weights
+    family: int = 1  # so many neighbouring images differ in structure alone
 
     @cached_property
     def fingerprint(self) -> str:
@@ -293,7 +248,7 @@ class Arrays:
         for name, split in self.splits.items():
             values |= {f"{name} features": split.features, f"{name} image_of": split.image_of}
             for kind, texts in split.texts.items():
-                values |= {f"{name} {kind} {f.name}": getattr(texts, f.name) for f in fields(texts)}
+                values |= {f"{name} {kind} {key}": value for key, value in vars(texts).items()}
         for name, value in values.items():
             digest.update(f"{name} {getattr(value, 'shape', '')}".encode())
             if isinstance(value, np.memmap):
@@ -314,15 +269,13 @@ class Arrays:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Images with a caption each. regions (B, n, d) of which counts (B,) are valid; same (B, B):
-    rows of one image; contains (B, O): the image has the entity, or None for sequences.
-    """
+    """Images with a caption each."""
 
-    regions: Tensor
-    counts: Tensor
-    text: GraphBatch | SequenceBatch
-    same: Tensor
-    contains: Tensor | None
+    regions: Tensor  # (B, n, d)
+    counts: Tensor  # (B,): how many of these are valid
+    text: TextBatch
+    same: Tensor  # (B, B): rows of one image
+    contains: Tensor | None  # (B, O): the image has the entity; None for sequences
 
 
 def training_batches(
@@ -331,9 +284,9 @@ def training_batches(
     """epoch -> the training batches of that epoch; a function of seed and epoch alone.
 
     An epoch shows each image with `captions` of its captions, drawn anew each time, `batch` of them
-    at a time. A BERT reads between delimiters.
+    at a time.
     """
-    how = replace(settings, delimiters=settings.delimiters or system.bert)
+    how = replace(settings, delimiters=settings.delimiters or system.bert)  # in a BERT's pieces
     match = "caption" if system.authors_code else "image"
     captions_of = split.captions_of
 
@@ -371,12 +324,15 @@ def make_batch(
         searched = [captions_of[i] for i in image] if match == "image" else list(rows[:, None])
         owner = np.repeat(np.arange(len(rows)), list(map(len, searched)))
         caption, names, described = texts.entities(np.concatenate(searched))
-        i, j = same_entities(text.names, text.described, names, described)
+        # An image has an entity of the batch where it shows one of that name with its attributes.
+        i, j = (text.names[:, None] == names).nonzero()
+        a, b = text.described[i][:, :, None], described[j][:, None, :]
+        within = ((a == b).any(axis=2) | (a[:, :, 0] < 0)).all(axis=1)
         inside = same[:, text.caption.numpy()]
-        inside[owner[caption[j]], i] = True
+        inside[owner[caption[j[within]]], i[within]] = True
         contains = torch.as_tensor(inside, device=device)
     return Batch(
-        regions.to(device, non_blocking=True), counts.to(device), text.to(device),
+        regions.to(device, non_blocking=True), counts.to(device), moved(text, device),
         torch.as_tensor(same, device=device), contains,
     )  # fmt: skip
 
@@ -384,10 +340,9 @@ def make_batch(
 def drop_regions(
     features: np.ndarray, rate: float, rng: Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Leave out each region with probability `rate`, never all of an image.
+    """Leave out each of the regions (B, n, d) with probability `rate`, never all of an image.
 
-    features (B, n, d) -> the same, float32, with those that are left first and the others zero,
-    and their counts (B,).
+    Returns float32, with those that are left first and the others zero, and their counts (B,).
     """
     draw = rng.random(features.shape[:2])
     left = (draw >= rate) | (draw == draw.max(axis=1, keepdims=True))

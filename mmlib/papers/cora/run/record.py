@@ -8,21 +8,10 @@ from mmlib.core.jobs import NO_SEED, Job, Stage
 from mmlib.features.bert import INPUTS as BERT_FILES
 from mmlib.papers.cora.claims import ALL_CLAIMS
 from mmlib.papers.cora.data import Study, load_arrays, load_study
+from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.baselines import describe_captions, score, time_queries
 from mmlib.papers.cora.run.batches import Arrays
-from mmlib.papers.cora.run.systems import (
-    BASELINES,
-    CAPTIONS,
-    CONTROLLED_TIER,
-    ORACLES,
-    PAPER,
-    QUERY_TIME,
-    budget,
-    datasets,
-    original,
-    systems,
-    trained_systems,
-)
+from mmlib.papers.cora.run.systems import BASELINES, ORACLES, PAPER, budget
 from mmlib.papers.cora.run.train import train_and_score
 from mmlib.papers.cora.show import figures, tables
 
@@ -33,27 +22,25 @@ def trainings(tier: str, names: Collection[str], seeds: Iterable[int]) -> list[J
         Job(PAPER, tier, name, asdict(system), seed, asdict(budget(tier, name)))
         for seed in seeds
         for name in names
-        for system in trained_systems(name)
+        for system in systems.trained_systems(name)
     ]
 
 
 def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
     """All jobs of a record. Baselines, oracles and times are those of the plain collections."""
-    if tier == CONTROLLED_TIER:
+    if tier == systems.CONTROLLED_TIER:
         oracles = [Job(PAPER, tier, dataset, ORACLES[-1], NO_SEED) for dataset in data]
         return [Stage(score, oracles), Stage(train_and_score, trainings(tier, data, seeds))]
-    plain = {name: arrays for name, arrays in data.items() if name == original(name)}
+    plain = {name: arrays for name, arrays in data.items() if name == systems.original(name)}
     scorings = [
         Job(PAPER, tier, dataset, row, seed)
         for dataset, arrays in plain.items()
         for row in (*BASELINES, *(oracle for oracle in ORACLES if oracle["reads"] in arrays.truth))
         for seed in (seeds if row["baseline"] == "random" else [NO_SEED])
     ]
-    described = [Job(PAPER, tier, dataset, {"system": CAPTIONS}, NO_SEED) for dataset in data]
-    timed = [
-        Job(PAPER, tier, dataset, {"system": QUERY_TIME}, NO_SEED, asdict(budget(tier, dataset)))
-        for dataset in plain
-    ]
+    described = [Job(PAPER, tier, name, {"system": systems.CAPTIONS}, NO_SEED) for name in data]
+    time_of = {"system": systems.QUERY_TIME}
+    timed = [Job(PAPER, tier, n, time_of, NO_SEED, asdict(budget(tier, n))) for n in plain]
     return [
         Stage(score, scorings),
         Stage(describe_captions, described),
@@ -66,19 +53,18 @@ EXPERIMENT: Experiment[Study, Arrays] = Experiment(
     number="03",
     paper=PAPER,
     version=1,
-    datasets=datasets,
+    datasets=systems.datasets,
     load_study=load_study,
     load_arrays=load_arrays,
     budget=budget,
-    systems=systems,
+    systems=systems.systems,
     stages=stages,
     claims=ALL_CLAIMS,
     tables=tables,
     figures=figures,
     inputs={
         "flickr8k": (*FLICKR8K, *BERT_FILES),
-        "paper": ("region_features/**/*", "f30k/**/*", "coco/**/*", "glove/*",
-                  *BERT_FILES),
+        "paper": ("region_features/**/*", "f30k/**/*", "coco/**/*", "glove/*", *BERT_FILES),
     },
     bounds={  # RSUM is of an image with up to 30 captions
         "(dev_)?RSUM.*": (0, 1e4), r"entity to image, R@\d+|in family": (0, 100),

@@ -28,56 +28,41 @@ Form = Literal["printed", "authors"]
 
 @dataclass(frozen=True)
 class System:
-    """A trained row of the tables, or a control.
-
-    text: what stands for a caption: its scene "graph", the "gold" graph that it was written from
-        (world), its words as a "sequence" (VSE∞, Chen et al., CVPR 2021), or the graph's phrases
-        as a "bag", without any graph layer.
-    words: a phrase, or a caption, is read by a "GRU" over word vectors or by a BERT: "frozen",
-        with "prompts" (P-Tuning v2, Section 3.2), or "tuned" in full.
-    steps: "two" (Section 3.3), or "one" GAT over objects and attributes at once (Joint, Table 3),
-        which has no entities. attribute_layers, object_layers: of the two GATs (Table 3).
-    connected: all objects of a caption are neighbours instead of the parsed ones (FC, Table 3).
-    form: eq. 6, phrase encoders, positions of nodes and regions, matches of entities, L_CON and
-        the weight of L_SPEC, as printed or as in the authors' code. attention: of eqs. 2 and 3.
-    residual: both skip connections of ours: what enters an object layer is added to what comes
-        out, and what the bag makes of all phrases to the pooled objects.
-    regions: whether regions attend to each other before they are pooled (VSE∞ only pools).
-    losses: of eq. 13; entities: whether they take part in L_CON; margin: α.
-    contrast: L_CON as its formula says ("exact") or, as with the authors' form, as their code
-        computes it ("authors"); see `method.contrastive`.
-    members: trainings whose similarities are averaged. record_diagnostics: test graphs with parse
-        errors and rankings of entities are recorded too.
-    """
+    """A trained row of the tables, or a control."""
 
     system: str
+    # What stands for a caption: its scene graph, the one that it was written from (world), its
+    # words (VSE∞, Chen et al., CVPR 2021), or the graph's phrases without any graph layer.
     text: Literal["graph", "gold", "sequence", "bag"] = "graph"
+    # What reads words: else a BERT, with "prompts" by P-Tuning v2 (Section 3.2).
     words: Literal["GRU", "frozen", "prompts", "tuned"] = "GRU"
+    # Of Section 3.3, or one GAT over objects and attributes at once, without entities (Joint).
     steps: Literal["two", "one"] = "two"
     attribute_layers: int = 1
     object_layers: int = 2
-    connected: bool = False
+    connected: bool = False  # FC (Table 3): all objects of a caption are neighbours
+    # Eq. 6, phrase encoders, positions of nodes and regions, matches of entities, L_CON and the
+    # weight of L_SPEC; attention: eqs. 2 and 3.
     form: Form = "printed"
     attention: Form = "authors"
-    residual: bool = False
-    regions: Literal["attention", "pooling"] = "attention"
-    losses: str = "HARD + CON + SPEC"
-    entities: bool = True
-    margin: float = 0.4
-    members: int = 1
-    record_diagnostics: bool = False
-    contrast: Literal["exact", "authors"] = "exact"
-
-    @property
-    def reads(self) -> str:
-        """Which of a split's texts it reads."""
-        kind = "graph" if self.text == "bag" else self.text
-        return f"{kind}, pieces" if self.bert else kind
+    residual: bool = False  # ours: skips around each object layer, and a bag of phrases around all
+    regions: Literal["attention", "pooling"] = "attention"  # VSE∞ only pools
+    losses: str = "HARD + CON + SPEC"  # eq. 13
+    entities: bool = True  # whether they take part in L_CON
+    margin: float = 0.4  # α
+    members: int = 1  # trainings whose similarities are averaged
+    record_diagnostics: bool = False  # test graphs with parse errors, and rankings of entities
+    contrast: Literal["exact", "authors"] = "exact"  # of L_CON, see `method.contrastive`
 
     @property
     def bert(self) -> bool:
         """Whether words are read by a BERT."""
         return self.words != "GRU"
+
+    @property
+    def reads(self) -> str:
+        """Which of a split's texts it reads."""
+        return ("graph" if self.text == "bag" else self.text) + ", pieces" * self.bert
 
     @property
     def authors_code(self) -> bool:
@@ -87,55 +72,40 @@ class System:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How training examples vary; the defaults are the paper's (supplement).
-
-    region_dropout, drop_objects, drop_attributes, drop_relations: how often each of these is left
-    out; mask: how often a word is masked. delimiters: phrases and captions stand between [CLS] and
-    [SEP] (authors' code; the paper does not say).
-    """
+    """How training examples vary: how often each is left out; the paper's (supplement)."""
 
     region_dropout: float = 0.35
     drop_objects: float = 0.1
     drop_attributes: float = 0.1
     drop_relations: float = 0.1
-    mask: float = 0.1
-    delimiters: bool = True
+    mask: float = 0.1  # of words
+    delimiters: bool = True  # texts stand between [CLS] and [SEP] (code; the paper does not say)
 
 
 @dataclass(frozen=True)
 class Settings(Augmentation):
-    """How a system is trained. The defaults are the paper's (supplement).
+    """How a system is trained. The defaults are the paper's (supplement)."""
 
-    width: D of images, captions and entities. word_width: of word vectors and phrase states.
-    lambda_con: λ_CON. temperature: τ of L_CON. mean_negatives: share of the epochs in which L_HARD
-    takes the mean over negatives, not the hardest. word_rate: rate of the word vectors, which start
-    from given ones, as a share of the learning rate. schedule: "step" divides the rate by ten after
-    a share `lr_decay_at` of the steps, "cosine" lets it decay to 0; either warms up over a share
-    `warmup_fraction` of them. ema: decay of a running mean of the weights, which is what is
-    evaluated; 0: none. captions: how many captions of each image an epoch shows. frozen_epochs:
-    share of the epochs in which a BERT learns nothing yet, with dropout off.
-    """
-
-    width: int = 1024
-    word_width: int = 300
+    width: int = 1024  # D
+    word_width: int = 300  # of word vectors and phrase states
     heads: int = 16
-    lambda_con: float = 0.25
-    temperature: float = 0.01
-    mean_negatives: float = 0.0
+    lambda_con: float = 0.25  # λ_CON
+    temperature: float = 0.01  # τ of L_CON
+    mean_negatives: float = 0.0  # share of the epochs in which L_HARD averages over negatives
     image_dropout: float = 0.1
     graph_dropout: float = 0.15
     message_dropout: float = 0.05
     learning_rate: float = 5e-4
-    word_rate: float = 0.1
+    word_rate: float = 0.1  # of the word vectors, as a share of it
     weight_decay: float = 1e-4
-    schedule: Literal["step", "cosine"] = "step"
+    schedule: Literal["step", "cosine"] = "step"  # a tenth from a share of the steps on, or to 0
     lr_decay_at: float = 0.3
     warmup_fraction: float = 0.0
-    ema: float = 0.0
+    ema: float = 0.0  # decay of a running mean of the weights, which is evaluated; 0: none
     epochs: int = 50
     batch: int = 128
-    captions: int = 5
-    frozen_epochs: float = 0.0
+    captions: int = 5  # of each image that an epoch shows
+    frozen_epochs: float = 0.0  # share of the epochs in which a BERT learns nothing yet
 
 
 _TABLE = table_beside(__file__)
@@ -210,8 +180,7 @@ def trained_systems(dataset: str) -> list[System]:
     """
     if dataset == original(dataset) and dataset not in CONTROLLED:
         rows = [row for row in SYSTEMS.values() if row != GOLD or dataset in DATASETS["world"]]
-        if dataset == CLEAR:
-            rows = [row for row in rows if row.system in _TABLE["on clear"]]
+        rows = [row for row in rows if dataset != CLEAR or row.system in _TABLE["on clear"]]
     else:
         ending = dataset.removeprefix(original(dataset))
         names = ON_CONTROLLED if dataset in CONTROLLED else _TABLE[ENDINGS[ending]]

@@ -17,29 +17,15 @@ from mmlib.core.jobs import Answer, History, Job, Run
 from mmlib.core.parallel import ahead
 from mmlib.core.ranking import KS, Ranks, metrics, rank_images_and_captions, ranks_of_scores
 from mmlib.features.bert import BertEncoder
-from mmlib.papers.cora.method import (
-    Encoded,
-    Matcher,
-    best_beta,
-    different_entities,
-    encode,
-    entity_ranks,
-    entity_values,
-    mix,
-    per_item,
-    right_in_family,
-    weakest_entity,
-)
+from mmlib.papers.cora import method
+from mmlib.papers.cora.method import Encoded, Matcher, encode, per_item
 from mmlib.papers.cora.run.batches import Arrays, Batch, GraphSet, Texts, training_batches
 from mmlib.papers.cora.run.systems import SPLITS, Settings, System
 from mmlib.papers.cora.variants import PhraseBERT, build
 
 
 def texts_of(system: System, arrays: Arrays) -> dict[str, Texts]:
-    """split -> the texts that the system reads.
-
-    Raises ValueError where the data have no such texts, as gold graphs outside of the world.
-    """
+    """split -> the texts that the system reads; ValueError where the data have none."""
     texts = arrays.splits["test"].texts
     if system.reads not in texts:
         raise ValueError(f"{system.system} reads {system.reads!r}; there is {', '.join(texts)}")
@@ -137,48 +123,46 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     its captions.
     """
     started = time.process_time()
-    system, test = System(**job.system), arrays.splits["test"]
-    texts, members, dev, trainings = texts_of(system, arrays), [], [], []
+    system, test, val = System(**job.system), arrays.splits["test"], arrays.splits["val"]
+    texts, members, dev = texts_of(system, arrays), [], []
     for number in range(system.members):
         member = run.member(number)
         model, history = train(replace(job, seed=job.seed + 1000 * number), arrays, member)
-        trainings.append((model, history))
         members.append(encode(model, test, texts["test"], run.device))
         if system.members > 1 or system.record_diagnostics:
-            dev.append(encode(model, arrays.splits["val"], texts["val"], run.device))
-        if number and member.checkpoint:
+            dev.append(encode(model, val, texts["val"], run.device))
+        if number == 0:
+            first_history = history
+        elif member.checkpoint:
             member.checkpoint.unlink(missing_ok=True)
-    (model, history), first = trainings[0], members[0]
     similarity = np.mean([member.similarity for member in members], axis=0)
     alone = [per_item(_ranks(member)) for member in members]
     values = alone[0]
     if system.members > 1:
         values = per_item(ranks_of_scores(similarity, test.image_of))
-        values["RSUM of members"] = np.mean([entry["RSUM"] for entry in alone], axis=0)
+        values["RSUM of members"] = np.mean([of_member["RSUM"] for of_member in alone], axis=0)
     if arrays.family > 1:
-        values["in family"] = right_in_family(similarity, test.image_of, arrays.family)
+        values["in family"] = method.right_in_family(similarity, test.image_of, arrays.family)
     if dev and dev[0].entities is not None:
         # β is chosen on all captions of dev, as many as test has: chosen on first captions alone,
         # it came out too small and reranking harmed.
-        of_dev, weakest_of_dev, weakest = (
-            np.mean(tables, axis=0)
-            for tables in (
-                [member.similarity for member in dev],
-                [weakest_entity(member) for member in dev],
-                [weakest_entity(member) for member in members],
-            )
+        of_dev = np.mean([member.similarity for member in dev], axis=0)
+        weakest_of_dev, weakest = (
+            np.mean([method.weakest_entity(member) for member in split], axis=0)
+            for split in (dev, members)
         )
-        mixed = mix(similarity, weakest, best_beta(of_dev, weakest_of_dev, dev[0].image_of))
+        beta = method.best_beta(of_dev, weakest_of_dev, dev[0].image_of)
+        mixed = beta * similarity + (1 - beta) * weakest
         values["RSUM, reranked"] = per_item(ranks_of_scores(mixed, test.image_of))["RSUM"]
     graphs = test.texts[system.reads]
-    if system.record_diagnostics and isinstance(graphs, GraphSet):
+    if system.record_diagnostics and isinstance(graphs, GraphSet):  # of one member
         for name in (name for name in test.texts if name[-1].isdigit()):
             ranks = _ranks(encode(model, test, test.texts[name], run.device))
             values[f"RSUM, {name} %"] = per_item(ranks)["RSUM"]
-        if first.entities is not None:
-            result = different_entities(graphs, test)
-            scores = first.images @ first.entities[result.first].T
-            of_images, of_entities = entity_ranks(scores, result)
+        if members[0].entities is not None:
+            entities = method.different_entities(graphs, test)
+            scores = members[0].images @ members[0].entities[entities.first].T
+            of_images, of_entities = method.entity_ranks(scores, entities)
             hit = of_entities[:, None] <= np.array(KS)
-            values |= entity_values(of_images, hit, result, len(graphs))
-    return Answer({"test": values}, history, time.process_time() - started)
+            values |= method.entity_values(of_images, hit, entities, len(graphs))
+    return Answer({"test": values}, first_history, time.process_time() - started)
