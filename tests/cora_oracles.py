@@ -165,7 +165,7 @@ def phrase(w, name, ids):
 def neighbours(objects, owners, pairs, connected, joint):
     """Edges of the last GAT as (source, target), brute force over all pairs of nodes.
 
-    objects: how many; owners: object of each attribute; pairs: (subject, object) of relations.
+    owners: object of each attribute; pairs: (subject, object) of relations.
     """
     nodes = objects + (len(owners) if joint else 0)
 
@@ -180,16 +180,15 @@ def neighbours(objects, owners, pairs, connected, joint):
     return [(a, b) for a in range(nodes) for b in range(nodes) if tied(a, b)]
 
 
-def caption(w, objects, relations, settings):
+def caption(w, objects, relations, system):
     """A caption's vector and its entities, or None for them in the Joint ablation.
 
     objects: (ids, [ids of each attribute]); relations: (subject, ids, object).
     """
-    s, count = settings, len(objects)
-    three = s.phrases == "gru3"
+    count, joint, authors = len(objects), system.steps == "one", system.form == "authors"
 
     def concept(ids, kind, layer):
-        which = ("object", "attribute", "relation").index(kind) if three else 0
+        which = ("object", "attribute", "relation").index(kind) if authors else 0
         return relu(linear(w, f"concepts.{layer}", phrase(w, f"concepts.phrases.{which}", ids)))
 
     nodes = [concept(ids, "object", "node") for ids, _ in objects]
@@ -198,23 +197,23 @@ def caption(w, objects, relations, settings):
     entities = []
     for node, own in zip(nodes, attributes, strict=True):  # each object is a star of its own
         star = np.array([node, *own])
-        for layer in range(0 if s.joint else s.attribute_layers):
+        for layer in range(0 if joint else system.attribute_layers):
             ties = [(0, 0)] + [e for k in range(1, len(star)) for e in ((k, 0), (0, k))]
-            star, _ = gat(w, f"attributes.{layer}", star, ties, s.gat_form)
+            star, _ = gat(w, f"attributes.{layer}", star, ties, system.attention)
         entities.append(star[0])
     hidden = np.array(entities)
-    if s.node_positions:
+    if authors:
         places = [linear(w, "position", p) for p in positions(count, 16)]
         hidden = np.array([layer_norm(w, "position_norm", h + p)
                            for h, p in zip(hidden, places, strict=True)])  # fmt: skip
-    hidden = context(w, "context", hidden, edges, s.context_form)
+    hidden = context(w, "context", hidden, edges, system.form)
     owners = [i for i, own in enumerate(attributes) for _ in own]
-    if s.joint:
+    if joint:
         hidden = np.array([*hidden, *(a for own in attributes for a in own)])
-    ties = neighbours(count, owners, {(a, b) for a, _, b in relations}, s.connected, s.joint)
-    for layer in range(2 if s.joint else s.object_layers):
-        hidden, _ = gat(w, f"objects.{layer}", hidden, ties, s.gat_form)
-    return gpo(w, "pool", hidden[:count]), None if s.joint else np.array(entities)
+    ties = neighbours(count, owners, {(a, b) for a, _, b in relations}, system.connected, joint)
+    for layer in range(2 if joint else system.object_layers):
+        hidden, _ = gat(w, f"objects.{layer}", hidden, ties, system.attention)
+    return gpo(w, "pool", hidden[:count]), None if joint else np.array(entities)
 
 
 # --- Losses --------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ def test_numbers_have_two_digits(value, text):
 
 def test_each_claim_knows_its_own_seeds(tmp_path):
     own = made_up_cora.make("flickr8k", "flickr8k", seeds=6)
-    found = made_up_cora.both(own, made_up_cora.make("flickr8k", "flickr8k_long", seeds=4))
+    found = made_up_cora.together(own, made_up_cora.make("flickr8k", "flickr8k_long", seeds=4))
     head = found.header | {
         "machine": {}, "method_version": 1, "device": "cpu", "inputs": {}, "inapplicable": {},
         "commit": None, "versions": {}, "may_skip": experiment("03").may_skip,

@@ -10,7 +10,6 @@ from mmlib.core import engine
 from mmlib.core.errors import DataError
 from mmlib.features import sets
 from mmlib.papers.cora.data import load_study
-from mmlib.papers.cora.run import record as grid
 from mmlib.papers.cora.run import systems
 from mmlib.suite import cli
 from mmlib.suite.check import check
@@ -63,7 +62,7 @@ def small(monkeypatch, tmp_path):
     few = [systems.CORA, systems.SEQUENCE, systems.BAG]
     tiny = {"epochs": 2, "width": 16, "word_width": 8, "heads": 2, "batch": 16}
     monkeypatch.setitem(systems.BUDGETS, "flickr8k", replace(systems.BUDGETS["flickr8k"], **tiny))
-    monkeypatch.setattr(grid, "trained_systems", lambda dataset: few)
+    monkeypatch.setattr(systems, "trained_systems", lambda dataset: few)
     monkeypatch.setattr(engine, "job_folder", lambda device="cpu": tmp_path / "jobs")
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path / "data"))
     for name in ("MMLIB_FEATURES", "MMLIB_EVIDENCE", "MMLIB_DATASET"):

@@ -23,7 +23,8 @@ LEVELS = {
 def make(tier="world", dataset="world", images=40, seeds=4):
     """Evidence with every system of a collection and every metric; five captions an image."""
     image_of = np.repeat(np.arange(images), 5)
-    trained = {one.system for one in systems.trained_systems(dataset)}
+    trained = {row.system for row in systems.trained_systems(dataset)}
+    no_caption, no_image = np.full(len(image_of), np.nan), np.full(images, np.nan)
 
     class Data:
         fingerprint = "made up"
@@ -35,14 +36,18 @@ def make(tier="world", dataset="world", images=40, seeds=4):
         rng = np.random.default_rng([seed, len(name)])
         own = (image_of == np.arange(images)[:, None]) * LEVELS.get(name, 1.0)
         scores = own + rng.normal(size=own.shape)
+        if name == QUERY_TIME:
+            parts = {"parse": 0.01, "encode": 0.01, **{f"search {n}": n * 1e-7 for n in SIZES}}
+            parts |= {f"attend {n}": n * 1e-3 for n in SIZES}
+            rows = [{k: v * (1 + 0.1 * rng.random()) for k, v in parts.items()} for _ in "12345"]
+            return Answer({}, rows)
         values = per_item(ranks_of_scores(scores, image_of))
         values["in family"] = right_in_family(scores, image_of, 4)
-        rsum, none = values["RSUM"], np.full(len(image_of), np.nan)
+        rsum = values["RSUM"]
         if name == CAPTIONS:
             kinds = "objects", "attributes", "relations"
             counts = {k: rng.integers(0, 4, len(image_of)) for k in kinds}
-            padding = np.full(images, np.nan)
-            values = {k: np.concatenate([v, padding]) for k, v in counts.items()}
+            values = {k: np.concatenate([v, no_image]) for k, v in counts.items()}
         if name == "CORA, ensemble of two":
             values["RSUM of members"] = rsum - 4
         if name in ("CORA", "CORA, ensemble of two"):
@@ -50,41 +55,32 @@ def make(tier="world", dataset="world", images=40, seeds=4):
         if name == "CORA":
             values |= {f"RSUM, {k} {r} %": 0.99 * rsum for k in ERRORS for r in RATES}
         if name in ("CORA", CAPTIONS):
-            ranks = rng.integers(1, 30, images)
-            values["entity rank"] = np.concatenate([none, ranks])
-            found = {f"entity to image, R@{k}": rng.random(len(image_of)) * k for k in KS}
-            values |= {k: np.concatenate([v, np.full(images, np.nan)]) for k, v in found.items()}
+            values["entity rank"] = np.concatenate([no_caption, rng.integers(1, 30, images)])
+            hits = {f"entity to image, R@{k}": rng.random(len(image_of)) * k for k in KS}
+            values |= {k: np.concatenate([v, no_image]) for k, v in hits.items()}
         history = [{"train_loss": 1 / e, "dev_loss": 600 - 10 * e, "dev_RSUM": 10 * e}
                    for e in range(1, 9)]  # fmt: skip
-        if name == QUERY_TIME:
-            parts = {"parse": 0.01, "encode": 0.01, **{f"search {n}": n * 1e-7 for n in SIZES}}
-            parts |= {f"attend {n}": n * 1e-3 for n in SIZES}
-            history = [{k: v * (1 + 0.1 * rng.random()) for k, v in parts.items()} for _ in "12345"]
-            return Answer({}, history)
-        known = name in trained
-        return Answer({"test": values}, history if known else (), 10.0)
+        return Answer({"test": values}, history if name in trained else (), 10.0)
 
-    jobs = []
-    for name, row in systems.systems(tier, dataset).items():
-        knows_seeds = name in trained or name == "Random"
-        jobs += [
-            Job(PAPER, tier, dataset, row, seed)
-            for seed in (range(seeds) if knows_seeds else [NO_SEED])
-        ]
+    jobs = [
+        Job(PAPER, tier, dataset, row, seed)
+        for name, row in systems.systems(tier, dataset).items()
+        for seed in (range(seeds) if name in trained or name == "Random" else [NO_SEED])
+    ]
     answers = [answer(job.system["system"], max(job.seed, 0)) for job in jobs]
-    table = tidy(jobs, answers, {dataset: Data()})
     head = records.header(
         paper=PAPER, tier=tier, source="made up", seeds=list(range(seeds)),
         settings={dataset: asdict(systems.budget(tier, dataset))}, data={dataset: "made up"},
     )  # fmt: skip
-    return records.Evidence(table, head)
+    return records.Evidence(tidy(jobs, answers, {dataset: Data()}), head)
 
 
-def both(one, other):
-    """Two collections of one tier."""
-    head = {k: own | other.header[k] if k in ("data", "settings") else own
-            for k, own in one.header.items()}  # fmt: skip
-    return records.Evidence(pd.concat([one.series, other.series]), head)
+def together(*parts):
+    """Several collections of one tier."""
+    head = dict(parts[0].header)
+    for name in ("data", "settings"):
+        head[name] = {k: v for part in parts for k, v in part.header[name].items()}
+    return records.Evidence(pd.concat([part.series for part in parts]), head)
 
 
 def without(evidence, *systems):
