@@ -14,11 +14,10 @@ from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.core.records import CaptionedImages
 from mmlib.core.tables import without_formulas
 from mmlib.data import flickr8k
-from mmlib.papers.cora.claims import captions_and_images
 from mmlib.papers.cora.data import controlled, load_study, world
 from mmlib.papers.cora.method import per_item, right_in_family
 from mmlib.papers.cora.run.systems import ORDER, original
-from mmlib.papers.cora.show import results, with_rows
+from mmlib.papers.cora.show import captions_and_images, results, with_rows
 from mmlib.suite import record
 from mmlib.suite.encoders import Encoder, batches, python_file
 from mmlib.world import captioned_images
