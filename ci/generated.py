@@ -1,9 +1,9 @@
 """Write or check all pages that are made from evidence, the ledger and the studies, at one reading.
 
-python ci/generated.py write
-python ci/generated.py check    exit status 1 where a page or a picture says something else
+python ci/generated.py write [NUMBER …]    of some notebooks the studies alone
+python ci/generated.py check [NUMBER …]    exit status 1 where a page or a picture is another
 
-Reading and judging the evidence takes most of the time, and both need it.
+They come from evidence/, and from study.md and study.yaml of the papers.
 """
 
 import argparse
@@ -18,21 +18,22 @@ from mmlib.suite.papers import PAPERS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=("write", "check"))
-    command = parser.parse_args(arguments).command
+    parser.add_argument("numbers", nargs="*", metavar="NUMBER", help="01, 02, …; all if none")
+    options = parser.parse_args(arguments)
     try:
-        found = studies.collect(studies.ROOT, list(PAPERS), draw=command == "write")
+        tiers = studies.collect(options.numbers or list(PAPERS), draw=options.command == "write")
     except DataError as error:
         raise SystemExit(str(error)) from None
+    wrong = studies.settle(options.command, tiers)  # first, as the ledger links to the studies
+    if options.numbers:
+        return wrong
     claims = {
-        notebook: [one for part in tiers.values() for one in part.standings]
-        for notebook, tiers in found.items()
+        notebook: [one for part in parts.values() for one in part.standings]
+        for notebook, parts in tiers.items()
     }
-    wrong = studies.settle(command, found)  # first, as the ledger links to the studies
-    return max(wrong, ledger.settle(command, claims))
+    return max(wrong, ledger.settle(options.command, claims))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,5 @@
-"""Write docs/ledger.md and its picture, a row a claim, or check that they hold what is recorded.
+"""docs/ledger.md and its picture, a row a claim; `ci/generated.py` writes and checks them."""
 
-python ci/ledger.py write    from evidence/
-python ci/ledger.py check    exit status 1 where docs/ledger.md or its picture says something else
-"""
-
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,13 +10,11 @@ import pages
 from matplotlib import rc_context
 
 from mmlib.core import claims, plots
-from mmlib.core.errors import DataError
 from mmlib.core.forest import overview
 from mmlib.core.paths import table_beside, write_atomic
-from mmlib.suite import record
 from mmlib.suite.cli import TIERS
 from mmlib.suite.papers import PAPERS
-from mmlib.suite.standing import MARKS, Standing, limit_of, standings
+from mmlib.suite.standing import MARKS, Standing, limit_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = Path("docs") / "pictures" / "ledger.png"
@@ -61,19 +54,6 @@ The study pages have each claim's test and parts, why d is what it is, commits, 
 and limits."""
 
 
-def collect(root: Path) -> dict[str, list[Standing]]:
-    """Notebook -> everything on record, judged anew, by tier. Raises DataError."""
-
-    def of_tier(notebook: str, tier: str, folder: Path) -> list[Standing]:
-        return standings(notebook[:2], tier, record.read(notebook[:2], tier, folder))
-
-    found = pages.of_each_tier(of_tier, root)
-    return {name: [one for own in tiers.values() for one in own] for name, tiers in found.items()}
-
-
-# --- The page ----------------------------------------------------------------------------------
-
-
 def page(notebooks: Mapping[str, Sequence[Standing]], root: Path) -> str:
     """The Markdown of docs/ledger.md."""
     every = [one for found in notebooks.values() for one in found]
@@ -86,7 +66,11 @@ def page(notebooks: Mapping[str, Sequence[Standing]], root: Path) -> str:
         if (root / "docs" / "studies" / f"{notebook}.md").exists():
             links = f"[Study page](studies/{notebook}.md) · {links}"
         blocks += [f"## {pages.title_of(notebook, root)}", links]
-        blocks += [*_summary(found, notes.get(notebook[:2], {})), *_tables(found, limit)]
+        tiers = _by_tier(found)
+        if notebook[:2] in notes:
+            blocks.append(_summary(tiers, notes[notebook[:2]]))
+        controlled = {tier: tiers.pop(tier) for tier in ["controlled"] if tier in tiers}
+        blocks += [_table(group, limit) for group in (tiers, controlled) if group]
     missing = [number for number in PAPERS if number not in {name[:2] for name in notebooks}]
     blocks += [f"Of {number} nothing is recorded yet." for number in missing]
     return "\n\n".join([*blocks, ORIGIN]) + "\n"
@@ -115,11 +99,8 @@ def _counts(notebooks: Mapping[str, Sequence[Standing]]) -> str:
     return pages.rows_table(["", *VERDICTS], rows, around="")
 
 
-def _summary(found: Sequence[Standing], notes: Mapping[str, str]) -> list[str]:
-    """Scope, what held, what did not, what was easy, what was hard; nothing without notes."""
-    if not notes:
-        return []
-    tiers = _by_tier(found)
+def _summary(tiers: Mapping[str, Sequence[Standing]], notes: Mapping[str, str]) -> str:
+    """Scope, what held, what did not, what was easy, what was hard."""
     scopes: list[str] = []
     for tier, own in tiers.items():  # the fewest and the most seeds of any part that has several
         counts = {
@@ -130,36 +111,24 @@ def _summary(found: Sequence[Standing], notes: Mapping[str, str]) -> list[str]:
         fewest, most = min(counts, default=0), max(counts, default=0)
         seeds = f"{fewest} to {most} seeds" if fewest < most else f"{most} seeds"
         scopes.append(f"{len(own)} {'' if scopes else 'claims '}{DATA[tier]} ({seeds})")
-    held = _named(tiers, ["supported"])
-    failed = _named(tiers, ["opposite", "negligible", "mixed"])
-    lines = {"Scope": f"{', '.join(scopes)}.", "Held": held, "Did not": failed,
+
+    def named(*verdicts: str) -> str:
+        """The claims with these verdicts, by tier."""
+        sentences = []
+        for tier, own in tiers.items():
+            groups = []
+            for verdict in verdicts:
+                ids = [one.record["id"] for one in own if one.record["verdict"] == verdict]
+                word = f"{verdict} " if len(verdicts) > 1 else ""
+                groups += [word + ", ".join(ids)] if ids else []
+            listed = "; ".join(groups) or "none"
+            sentences.append(f"*{TIER_NAMES[tier].capitalize()}*: {listed}.")
+        return " ".join(sentences)
+
+    lines = {"Scope": f"{', '.join(scopes)}.", "Held": named("supported"),
+             "Did not": named("opposite", "negligible", "mixed"),
              "Easy": notes["easy"], "Hard": notes["hard"]}  # fmt: skip
-    return ["\n".join(f"- **{word}.** {text}" for word, text in lines.items())]
-
-
-def _named(tiers: Mapping[str, Sequence[Standing]], verdicts: Sequence[str]) -> str:
-    """The claims with these verdicts, by tier."""
-    sentences = []
-    for tier, own in tiers.items():
-        groups = [
-            (verdict, [one.record["id"] for one in own if one.record["verdict"] == verdict])
-            for verdict in verdicts
-        ]
-        shown = "; ".join(
-            (f"{verdict} " if len(verdicts) > 1 else "") + ", ".join(ids)
-            for verdict, ids in groups
-            if ids
-        )
-        sentences.append(f"*{TIER_NAMES[tier].capitalize()}*: {shown or 'none'}.")
-    return " ".join(sentences)
-
-
-def _tables(found: Sequence[Standing], limit: float) -> list[str]:
-    """The claims, tiers side by side, and those of controlled worlds by themselves."""
-    tiers = _by_tier(found)
-    controlled = {tier: own for tier, own in tiers.items() if tier == "controlled"}
-    beside = {tier: own for tier, own in tiers.items() if tier not in controlled}
-    return [_table(group, limit) for group in (beside, controlled) if group]
+    return "\n".join(f"- **{word}.** {text}" for word, text in lines.items())
 
 
 def _table(tiers: Mapping[str, Sequence[Standing]], limit: float) -> str:
@@ -213,9 +182,7 @@ def cell(one: Standing, limit: float) -> str:
 def digits(value: float) -> str:
     """A number in two digits, or whole where it is large: ".27", "−1.6", "−123"."""
     text = f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}"
-    return (
-        text.replace("0.", ".", 1).replace("-", "−") if abs(value) < 1 else text.replace("-", "−")
-    )
+    return (text.replace("0.", ".", 1) if abs(value) < 1 else text).replace("-", "−")
 
 
 def _paper(found: Sequence[Standing]) -> str:
@@ -231,19 +198,6 @@ def _paper(found: Sequence[Standing]) -> str:
         else:
             held.append(("in" if holding else "out") if count else pages.NONE)
     return f"{digits(own)} ({', '.join(held)})"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("command", choices=("write", "check"))
-    command = parser.parse_args(arguments).command
-    try:
-        notebooks = collect(ROOT)
-    except DataError as error:
-        raise SystemExit(str(error)) from None
-    return settle(command, notebooks)
 
 
 def settle(command: str, notebooks: Mapping[str, Sequence[Standing]]) -> int:
@@ -267,10 +221,6 @@ def settle(command: str, notebooks: Mapping[str, Sequence[Standing]]) -> int:
                 pages.write_picture(figure, picture, shown)
             return 0
     if not same or not path.exists() or path.read_text(encoding="utf-8") != text:
-        print("docs/ledger.md says something else: python ci/ledger.py write", file=sys.stderr)
+        print("docs/ledger.md says something else: python ci/generated.py write", file=sys.stderr)
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

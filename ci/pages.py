@@ -3,10 +3,9 @@
 import hashlib
 import html
 import math
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import nbformat
 import numpy as np
@@ -24,13 +23,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from mmlib.core import plots
-from mmlib.core.parallel import in_processes
 from mmlib.core.paths import write_atomic
-from mmlib.core.recordings import folder_of, paths_of
-from mmlib.suite.cli import TIERS
-from mmlib.suite.papers import PAPERS
 
-T = TypeVar("T")
 NONE = "–"
 ENDS = (("95 % low", "high"), ("low", "high"), ("from", "to"))  # columns of an interval's ends
 LONG = 40  # rows; a longer table is folded
@@ -130,32 +124,6 @@ def title_of(notebook: str, root: Path) -> str:
     path = root / "notebooks" / f"{notebook}.ipynb"
     first = nbformat.read(path, as_version=4).cells[0].source
     return str(first.splitlines()[0].lstrip("# "))
-
-
-# --- Evidence ------------------------------------------------------------------------------------
-
-
-def of_each_tier(
-    function: Callable[..., T], root: Path, *more: Any, numbers: Sequence[str] = tuple(PAPERS)
-) -> dict[str, dict[str, T]]:
-    """Notebook -> tier -> function(notebook, tier, folder of evidence, *more), where recorded.
-
-    One call a core at a time. Raises DataError.
-    """
-    sizes = {}
-    for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
-        for tier in TIERS if path.stem[:2] in numbers else ():
-            files = paths_of(folder_of(root / "evidence", tier, PAPERS[path.stem[:2]]))
-            if files:
-                call = (path.stem, tier, root / "evidence", *more)
-                sizes[call] = sum(file.stat().st_size for file in files)
-    largest_first = sorted(sizes, key=lambda call: -sizes[call])  # no core waits for the last
-    workers = min(len(sizes), os.cpu_count() or 1) or 1
-    done = dict(zip(largest_first, in_processes(function, largest_first, workers), strict=True))
-    found: dict[str, dict[str, T]] = {}
-    for call in sizes:
-        found.setdefault(call[0], {})[call[1]] = done[call]
-    return found
 
 
 # --- Pictures ------------------------------------------------------------------------------------

@@ -1,10 +1,9 @@
-"""Write the study pages in docs/studies, one a paper, or check that they hold what is recorded.
+"""The study pages in docs/studies, one a paper; `ci/generated.py` writes and checks all pages.
 
-python ci/studies.py write [NUMBER …]    from evidence/, and study.md and study.yaml of the papers
-python ci/studies.py check [NUMBER …]    exit status 1 where a page or a picture says something else
+python ci/studies.py write [NUMBER …]    the same of some notebooks
 """
 
-import argparse
+import os
 import re
 import sys
 from collections import Counter
@@ -25,9 +24,12 @@ from mmlib.core import plots
 from mmlib.core.claims import effect_text
 from mmlib.core.errors import DataError
 from mmlib.core.forest import forest
+from mmlib.core.parallel import in_processes
 from mmlib.core.paths import PACKAGE, write_atomic
+from mmlib.core.recordings import folder_of, paths_of
 from mmlib.core.tables import paper_tables
 from mmlib.suite import record
+from mmlib.suite.cli import TIERS
 from mmlib.suite.papers import PAPERS
 from mmlib.suite.papers import experiment as experiment_of
 from mmlib.suite.standing import LOOKS, Standing, standings
@@ -84,12 +86,10 @@ class TierPart:
 
 
 def has_study(paper: str) -> bool:
-    """Whether a paper has the parts of a study page that people write."""
     return (PACKAGE / "papers" / paper / "study.md").exists()
 
 
 def words_of(paper: str) -> Words:
-    """The words of a paper's study.yaml."""
     path = PACKAGE / "papers" / paper / "study.yaml"
     return Words(**yaml.safe_load(path.read_text(encoding="utf-8")))
 
@@ -104,13 +104,26 @@ def written_parts(paper: str) -> dict[str, str]:
     return parts
 
 
-# --- What a tier's evidence brings ---------------------------------------------------------------
+def collect(numbers: Sequence[str], draw: bool) -> dict[str, dict[str, TierPart]]:
+    """Notebook -> tier -> what its evidence brings, where it is recorded, one call a core.
 
-
-def collect(root: Path, numbers: Sequence[str], draw: bool) -> dict[str, dict[str, TierPart]]:
-    """Notebook -> tier -> what its evidence brings. draw: write the pictures. Raises DataError."""
-    pictures = root / "docs" / "studies" / "pictures" if draw else None
-    return pages.of_each_tier(of_tier, root, pictures, numbers=numbers)
+    draw: write the pictures. Raises DataError.
+    """
+    evidence = ROOT / "evidence"
+    pictures = ROOT / "docs" / "studies" / "pictures" if draw else None
+    sizes = {}
+    for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+        for tier in TIERS if path.stem[:2] in numbers else ():
+            if files := paths_of(folder_of(evidence, tier, PAPERS[path.stem[:2]])):
+                call = (path.stem, tier, evidence, pictures)
+                sizes[call] = sum(file.stat().st_size for file in files)
+    largest_first = sorted(sizes, key=lambda call: -sizes[call])  # no core waits for the last
+    workers = min(len(sizes), os.cpu_count() or 1) or 1
+    done = dict(zip(largest_first, in_processes(of_tier, largest_first, workers), strict=True))
+    tiers: dict[str, dict[str, TierPart]] = {}
+    for call in sizes:
+        tiers.setdefault(call[0], {})[call[1]] = done[call]
+    return tiers
 
 
 def of_tier(notebook: str, tier: str, evidence: Path, pictures: Path | None) -> TierPart:
@@ -158,34 +171,34 @@ def verdicts_section(judged: Sequence[Standing], words: Words) -> str:
     notes = [n for n in words.notes if judged[0].tier in n["tiers"] and ids & set(n["claims"])]
     columns = ["claim", "compared", "the paper", "ours, 95 % interval", "d", "verdict", "seeds",
                "other verdict in halves of the seeds"]  # fmt: skip
-    rows = [[claim_cell(one, notes), one.record["contrast"], paper_cell(one), ours_cell(one),
-             f"{one.record['smallest']:g} {one.record['unit']}", verdict_cell(one),
-             str(one.seeds or "measured once"), halves_cell(one)] for one in judged]  # fmt: skip
+    rows: list[list[str]] = []
+    reasons: dict[str, list[str]] = {}
+    parts: list[list[str]] = []
+    for one in judged:
+        r = one.record
+        name, size = r["id"], f"{r['smallest']:g} {r['unit']}"
+        marks = NARROW.join(MARKS[i] for i, note in enumerate(notes) if name in note["claims"])
+        deciding = f"{r['deciding']}: " if r["deciding"] else ""
+        rows.append([
+            f"**{name}**{marks} {r['claim']}", r["contrast"], paper_cell(one),
+            deciding + (effect_text(r) if r["parts"] else pages.NONE), size, verdict_cell(one),
+            str(one.seeds or "measured once"), halves_cell(one),
+        ])  # fmt: skip
+        reasons.setdefault(f"{size}: {r['smallest_why']}", []).append(name)
+        if len(r["parts"]) > 1:
+            for part, effect in r["parts"].items():
+                text = effect_text({**effect, "unit": r["unit"]})
+                parts.append([name, part, text, effect["verdict"]])
     listed = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
     blocks = [f"{len(judged)} claims: {listed}.", pages.rows_table(columns, rows)]
     blocks += [f"{MARKS[i]} {note['note']}" for i, note in enumerate(notes)]
-    reasons: dict[str, list[str]] = {}
-    for one in judged:
-        r = one.record
-        reason = f"{r['smallest']:g} {r['unit']}: {r['smallest_why']}"
-        reasons.setdefault(reason, []).append(r["id"])
-    blocks.append("Why *d* is what it is:\n\n" + "\n".join(
-        f"- {reason} ({', '.join(of)})" for reason, of in reasons.items()))  # fmt: skip
-    parts = [[r["id"], name, effect_text({**part, "unit": r["unit"]}), part["verdict"]]
-             for r in (one.record for one in judged) if len(r["parts"]) > 1
-             for name, part in r["parts"].items()]  # fmt: skip
+    lines = [f"- {reason} ({', '.join(of)})" for reason, of in reasons.items()]
+    blocks.append("Why *d* is what it is:\n\n" + "\n".join(lines))
     if parts:
         table = pages.rows_table(["claim", "part", "effect, 95 % interval", "verdict"], parts)
         blocks += ["Claims with several parts, part by part:",
                    pages.folded("Parts", table, len(parts))]  # fmt: skip
     return "\n\n".join(blocks)
-
-
-def claim_cell(one: Standing, notes: Sequence[Mapping[str, Any]]) -> str:
-    """A claim with the marks of the notes that are about it."""
-    name = one.record["id"]
-    marks = NARROW.join(MARKS[i] for i, note in enumerate(notes) if name in note["claims"])
-    return f"**{name}**{marks} {one.record['claim']}"
 
 
 def paper_cell(one: Standing) -> str:
@@ -200,23 +213,17 @@ def paper_cell(one: Standing) -> str:
     return f"{r['paper']}; as we measure it {own:+.3g} {r['unit']}, {held}"
 
 
-def ours_cell(one: Standing) -> str:
-    """The effect that decides, with the part that it is of."""
-    effect = effect_text(one.record) if one.record["parts"] else pages.NONE
-    return f"{one.record['deciding']}: {effect}" if one.record["deciding"] else effect
-
-
 def verdict_cell(one: Standing) -> str:
     """The verdict, its size, why, and what it would be with another d."""
     r = one.record
-    words = f"**{r['verdict']}**" + (f", {r['size']}" if r["size"] else "")
-    others = [
+    words = [f"**{r['verdict']}**" + (f", {r['size']}" if r["size"] else "")]
+    words += [r["why"]] if r["why"] else []
+    words += [
         f"{verdict} with {times} d"
         for times, verdict in zip(("half of", "twice"), one.others, strict=False)
         if verdict != r["verdict"]
     ]
-    wider = ["another verdict with a wider interval"] if r["fragile"] else []
-    return "; ".join([words, *([r["why"]] if r["why"] else []), *others, *wider])
+    return "; ".join(words + ["another verdict with a wider interval"] * bool(r["fragile"]))
 
 
 def halves_cell(one: Standing) -> str:
@@ -248,18 +255,14 @@ def printed_section(paper: str, words: Words) -> str:
     frames = {}
     for name in words.printed:
         content = paper_tables(paper)[name]
-        rows = content["rows"]
-        sections = [str(row.get("section") or "") for row in rows]
-        names = [str(row["name"]) for row in rows]
-        index = (
-            pd.Index(names) if not any(sections) else pd.MultiIndex.from_arrays([sections, names])
+        rows, columns = content["rows"], content["columns"]
+        index = [[str(row.get("section") or "") for row in rows], [str(r["name"]) for r in rows]]
+        frames[name] = pd.DataFrame(
+            [[row["values"].get(column) for column in columns] for row in rows],
+            index=pd.MultiIndex.from_arrays(index) if any(index[0]) else pd.Index(index[1]),
+            columns=[words.labels.get(column, column.replace("_", " ")) for column in columns],
+            dtype=object,
         )
-        values = [[row["values"].get(column) for column in content["columns"]] for row in rows]
-        labels = [column.replace("_", " ") for column in content["columns"]]
-        columns = [
-            words.labels.get(c, label) for c, label in zip(content["columns"], labels, strict=True)
-        ]
-        frames[name] = pd.DataFrame(values, index=index, columns=columns, dtype=object)
     return tables_section(frames, Words(tables=words.printed, labels=words.labels))
 
 
@@ -288,9 +291,6 @@ def picture(file: str, described_as: str, tier: str) -> str:
     if len(alt) < SHORTEST_ALT:
         alt = f"{alt}, a figure made from the evidence"
     return f"![{alt}](pictures/{file})\n\n*{title}.* {text}".strip()
-
-
-# --- The page ------------------------------------------------------------------------------------
 
 
 def page(notebook: str, tiers: Mapping[str, TierPart]) -> str:
@@ -332,9 +332,8 @@ def faults(path: Path, text: str, pictures: Mapping[str, str]) -> Iterator[str]:
         same = [a == b for a, b in zip(old, new, strict=False)]
         line = (same.index(False) if False in same else len(same)) + 1
         yield f"docs/studies/{path.name}, line {line}, says something else"
-    folder = path.parent / "pictures"
     for name, digest in pictures.items():
-        if pages.shown_in(folder / name) != digest:
+        if pages.shown_in(path.parent / "pictures" / name) != digest:
             yield f"docs/studies/pictures/{name} shows something else, or is not there"
     yield from (f"docs/studies/pictures/{p.name} is of no figure" for p in stray(path, pictures))
 
@@ -343,20 +342,6 @@ def stray(path: Path, pictures: Mapping[str, str]) -> list[Path]:
     """Pictures of a paper that none of its figures makes."""
     own = sorted((path.parent / "pictures").glob(f"{path.name[:2]}-*"))
     return [file for file in own if file.name not in pictures]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("command", choices=("write", "check"))
-    parser.add_argument("numbers", nargs="*", metavar="NUMBER", help="01, 02, …; all if none")
-    options = parser.parse_args(arguments)
-    try:
-        found = collect(ROOT, options.numbers or list(PAPERS), options.command == "write")
-    except DataError as error:
-        raise SystemExit(str(error)) from None
-    return settle(options.command, found)
 
 
 def settle(command: str, found: Mapping[str, Mapping[str, TierPart]]) -> int:
@@ -379,4 +364,6 @@ def settle(command: str, found: Mapping[str, Mapping[str, TierPart]]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    import generated
+
+    sys.exit(generated.main())

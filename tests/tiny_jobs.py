@@ -113,6 +113,22 @@ def alone(job: Job, data: Numbers, run: Run = Run()) -> Answer:
     return Answer({}, [{"ms": 100.0}])
 
 
+def wait_for(condition, seconds):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.1)
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
 def in_threads(workers: int = 2, threads: int = 1):
     """A Dask cluster whose workers are threads of this process."""
     import distributed  # late: workers, which need none, import this module

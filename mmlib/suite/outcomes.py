@@ -1,10 +1,10 @@
 """Check what a notebook's run left behind: its results, its claims, its figures' tolerances."""
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
 
@@ -47,17 +47,19 @@ def read_results(report: NotebookReport) -> None:
             if name == "results.csv":
                 fault = "holds no result" * (len(text.splitlines()) < 2)
             else:
-                read[name] = strict_json(text)
-                fault = form_fault(FORMS[name], read[name])
+                content = strict_json(text)
+                if not (fault := form_fault(FORMS[name], content)):
+                    read[name] = content
         except FileNotFoundError:
             fault = f"is missing in {report.out}"
         except ValueError as error:
             fault = f"is not JSON: {error}"
         if fault:
-            read.pop(name, None)
             report.problems.append(f"{name}: {fault}")
     report.claims, report.checks = read.get("claims.json", []), read.get("checks.json", {})
-    report.problems += check_problems(report.checks)
+    line = "{figure} left its tolerance: {value}, expected {expected} ± {tolerance}"
+    outside = [figure for figure in report.checks.get("figures", ()) if not figure["within"]]
+    report.problems += [line.format(**figure) for figure in outside]
     if not listed(report.out / "figures", "*.png"):
         report.problems.append(f"no figure (*.png) in {report.out / 'figures'}")
 
@@ -80,21 +82,6 @@ def form_fault(schema: Mapping[str, Any], content: Any) -> str:
     return f"{first.json_path}: {text if len(text) < LONG else '… ' + text[-LONG // 2 :]}"
 
 
-def check_problems(checks: Mapping[str, Any]) -> list[str]:
-    """Figures that left their tolerance."""
-    line = "{figure} left its tolerance: {value}, expected {expected} ± {tolerance}"
-    figures = checks["figures"] if checks.get("comparable") else []
-    return [line.format(**figure) for figure in figures if not within(**figure)]
-
-
-def within(value: Any, expected: Any, tolerance: Any, **_: Any) -> bool:
-    """Whether a figure lies within its tolerance; a missing or NaN figure does not."""
-    numbers = (value, expected, tolerance)
-    if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
-        return False
-    return abs(value - expected) <= tolerance
-
-
 def verdict_counts(claims: Sequence[Mapping[str, Any]]) -> str:
     """How many claims got each verdict, in words: "2 supported, 1 opposite"; empty for none."""
     counts = Counter(claim.get("verdict") for claim in claims)
@@ -105,7 +92,7 @@ def summary_text(reports: Sequence[NotebookReport]) -> str:
     """What is printed at the end: each notebook's outcome, and one table of all claims."""
     blocks, table = list[str](), list[str]()
     for report in reports:
-        here = [
+        shown = [
             path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
             for path in (report.out, report.executed)
         ]
@@ -114,8 +101,8 @@ def summary_text(reports: Sequence[NotebookReport]) -> str:
             f"  claims   {verdict_counts(report.claims) or 'none'}",
             f"  figures  {figures_line(report.checks)}",
             *(f"  problem  {problem.splitlines()[0]}" for problem in report.problems),
-            f"  results  {here[0]}",
-            f"  notebook {here[1]}",
+            f"  results  {shown[0]}",
+            f"  notebook {shown[1]}",
         ]
         blocks.append("\n".join(lines))
         number = report.notebook[:2]
@@ -136,11 +123,9 @@ def figures_line(checks: Mapping[str, Any]) -> str:
     if not checks.get("comparable"):
         return f"not compared: {checks.get('why') or 'no checks.json'}"
     figures = checks["figures"]
-    return f"{sum(within(**figure) for figure in figures)}/{len(figures)} within tolerance"
+    return f"{sum(figure['within'] for figure in figures)}/{len(figures)} within tolerance"
 
 
 def clock(seconds: float) -> str:
     """Minutes and seconds, such as 3:07, or 1:03:07 with hours."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    return str(timedelta(seconds=round(seconds))).removeprefix("0:").removeprefix("0")

@@ -5,13 +5,10 @@ cell, so that papermill alone is as safe.
 """
 
 import ast
-import dis
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 from mmlib.core import paths
@@ -19,7 +16,6 @@ from mmlib.papers.coherence.data import pairs as coherence
 from mmlib.papers.links import run as links
 
 EVIDENCE = ("recorded", "compute")
-DEVICES = "auto, cpu, cuda, or cuda:1 and so on"
 DEVICE = re.compile(r"auto|(cpu|cuda|mps)(:\d+)?")  # core.device knows which are there
 SEEDS = range(2**31)  # evidence keeps them in 32 bits
 
@@ -56,44 +52,27 @@ def default_parameters(cells: Sequence[Any]) -> dict[str, Any]:
 
 
 def unread_parameters(cells: Sequence[Any], names: Iterable[str]) -> set[str]:
-    """Those of `names` that no cell after the parameters cell reads before it assigns them anew."""
+    """Those of `names` that no cell after the parameters cell names to read them."""
     from IPython.core.inputtransformer2 import TransformerManager
 
     start = next(i for i, c in enumerate(cells) if "parameters" in c["metadata"].get("tags", []))
-    pending = set(names)
-    lost: set[str] = set()
+    unread = set(names)
     for cell in cells[start + 1 :]:
         if cell["cell_type"] != "code":
             continue
         try:
-            # Magics become plain calls of get_ipython().
-            statements = ast.parse(TransformerManager().transform_cell(cell["source"])).body
+            # Magics become plain calls of get_ipython(), and their code text.
+            tree = ast.parse(TransformerManager().transform_cell(cell["source"]))
         except SyntaxError:
-            return lost  # the kernel will say what is wrong with that cell
-        for statement in statements:
-            pending -= _reads(statement)
-            if ast.unparse(statement).startswith("parameters.use("):
-                pending.discard("features")  # read there, of the globals
-            if isinstance(statement, ast.Assign | ast.AnnAssign):
-                stored = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
-                lost |= pending & stored
-                pending -= stored
-    return pending | lost
-
-
-def _reads(statement: ast.stmt) -> set[str]:
-    """Global names that a statement reads, also inside the functions and classes it defines."""
-    codes: list[CodeType] = [compile(ast.unparse(statement), "<cell>", "exec")]
-    names: set[str] = set()
-    while codes:
-        for line in dis.get_instructions(codes.pop()):
-            if line.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
-                names.add(line.argval)
-            elif isinstance(line.argval, CodeType):
-                codes.append(line.argval)
-    if "get_ipython" in names:
-        names |= set(re.findall(r"\w+", ast.unparse(statement)))  # a magic's code is text
-    return names
+            return set()  # the kernel will say what is wrong with that cell
+        nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+        read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
+        if "get_ipython" in read:
+            read.update(re.findall(r"\w+", cell["source"]))
+        if "parameters.use(" in cell["source"]:
+            read.add("features")  # there, of the globals
+        unread -= read
+    return unread
 
 
 def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -118,15 +97,12 @@ def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, An
             raise ParameterError(
                 f"never reads the parameter {unread}, so setting it would change nothing"
             )
-        given = json.loads(json.dumps(parameters))
-        check_values(notebook.stem[:2], defaults | given)
-        for name, value in given.items():
+        values = json.loads(json.dumps(parameters))  # in JSON a tuple is a list
+        check_values(notebook.stem[:2], defaults | values)
+        for name, value in values.items():
             default, kind = defaults[name], type(defaults[name])
-            if kind is float:
-                fits = type(value) in (int, float) and math.isfinite(value)
-            else:  # JSON has a list for a tuple; None says nothing of a type
-                fits = default is None or type(value) is (list if kind is tuple else kind)
-            if not fits:
+            kinds = {float: (float, int), tuple: (list,)}.get(kind, (kind,))
+            if default is not None and type(value) not in kinds:
                 raise ParameterError(
                     f"{name} is {value!r:.80}; it must be of type {kind.__name__}, as its default "
                     f"{default!r:.80} is"
@@ -135,7 +111,7 @@ def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, An
         raise ParameterError(f"{notebook.name}: a parameter is not plain data: {error}") from None
     except ParameterError as error:
         raise ParameterError(f"{notebook.name}: {error}") from None
-    return defaults | given
+    return defaults | values
 
 
 def check_values(number: str, values: Mapping[str, Any]) -> None:
@@ -147,12 +123,15 @@ def check_values(number: str, values: Mapping[str, Any]) -> None:
     for name, allowed in _allowed(number, values):
         value = values.get(name)
         if allowed is DEVICE:
-            fits, words = isinstance(value, str) and DEVICE.fullmatch(value), DEVICES
+            fits = isinstance(value, str) and DEVICE.fullmatch(value)
+            words = "auto, cpu, cuda, or cuda:1 and so on"
         elif isinstance(allowed, range):  # 5.0 counts nothing
             fits = type(value) is int and value in allowed
             words = f"a whole number, {allowed.start} or more"
         else:
-            fits, words = not isinstance(value, bool) and value in allowed, _listed(allowed)
+            fits = not isinstance(value, bool) and value in allowed
+            *most, last = map(str, allowed)
+            words = f"{', '.join(most)} or {last}"
         if name in values and not fits:
             raise ParameterError(f"{name} is {value!r:.80}; it must be {words}")
 
@@ -171,8 +150,8 @@ def _allowed(number: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]
     if number == "04":
         tier, live = values.get("tier", "world"), values.get("live")
         if tier != "paper":  # which has what lies in the data folder
-            known = [kind for kind in links.datasets(tier) if kind != links.UNLABELLED]
-            yield "live", ["auto", *known]
+            named = [kind for kind in links.datasets(tier) if kind != links.UNLABELLED]
+            yield "live", ["auto", *named]
         dataset = links.chosen_dataset(tier, str(live))
         yield "system", [system.system for system in links.trained_systems(tier, dataset)]
 
@@ -196,12 +175,7 @@ def evidence_folder(name: Any) -> Path:
     """The folder of evidence of that name. Raises ParameterError where it has no recording."""
     if not isinstance(name, str) or not any(Path(name).expanduser().glob("*/*/*/*.parquet")):
         raise ParameterError(
-            f"evidence is {name!r:.80}; it must be {_listed(EVIDENCE)}, or a folder with "
+            f"evidence is {name!r:.80}; it must be recorded or compute, or a folder with "
             "recordings, TIER/PAPER/DATASET/*.parquet"
         )
     return Path(name).expanduser()
-
-
-def _listed(allowed: Sequence[Any]) -> str:
-    *most, last = map(str, allowed)
-    return f"{', '.join(most)} or {last}" if most else last

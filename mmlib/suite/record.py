@@ -96,7 +96,11 @@ def record(
         finished = False
         try:
             for stage in stages:
-                jobs = [job for job in stage.jobs if _key(job) not in recorded]
+                jobs = [
+                    job
+                    for job in stage.jobs
+                    if (job.dataset, job.system["system"], job.seed) not in recorded
+                ]
                 run_jobs(
                     replaced(stage, jobs=jobs),
                     data, resources,
@@ -112,19 +116,16 @@ def record(
         return recordings.read(folder)
 
 
-def _key(job: Job) -> tuple[str, str, int]:
-    return job.dataset, job.system["system"], job.seed
-
-
 def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
     """The SHA-256 of each file below the data folder that the tier reads."""
-    hashes, used = {}, sets.in_use()
+    used = sets.in_use()
     if own := own_dataset() if tier == "paper" else None:
         return {
             f"{own.name}/{path.relative_to(own).as_posix()}": file_hash(path)
             for path in listed(own, "**/*")
             if path.is_file() and path.suffix.lower() not in PICTURES
         }
+    hashes = {}
     for pattern in experiment.inputs.get(tier, ()):
         paths = listed(data_dir(), pattern)
         if pattern == FEATURES and used:  # of several sets side by side, the one in use
@@ -139,9 +140,6 @@ def _features(experiment: Experiment[Any, Any], tier: str) -> dict[str, Any]:
     used = sets.in_use()
     reads = FEATURES in experiment.inputs.get(tier, ())
     return {"features": sets.note(used)} if used and reads else {}
-
-
-# --- Reading it ----------------------------------------------------------------------------------
 
 
 def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
@@ -190,8 +188,8 @@ def _current(folder: Path, evidence: Evidence, experiment: Experiment[Any, Any])
             raise DataError(f"{folder}: {system} on {dataset} has changed; {anew}")
     series = evidence.series
     names = zip(series["dataset"], series["system"], strict=True)
-    known = [system in current[dataset] for dataset, system in names]
-    return replaced(evidence, series=series[known].reset_index(drop=True))
+    current_rows = [system in current[dataset] for dataset, system in names]
+    return replaced(evidence, series=series[current_rows].reset_index(drop=True))
 
 
 def incomplete(evidence: Evidence, experiment: Experiment[Any, Any]) -> list[str]:
@@ -219,9 +217,6 @@ def assessments(number: str, evidence: Evidence) -> list[Assessment]:
     return [assess(claim, evidence, evidence.seeds) for claim in claims]
 
 
-ONE_SEED = "one seed, so the intervals tell nothing of what another training would give"
-
-
 def write_judgement(number: str, tier: str, out: Path, folder: Path | None = None) -> str:
     """Write every table, figure and verdict of a paper's evidence into `out`; the ledger as text.
 
@@ -235,19 +230,18 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     with rc_context():
         plots.use_style()  # without it names stand outside of the picture
         tables = dict(experiment.tables(evidence))
-        figures = {**experiment.figures(evidence), "claims": forest(assessed)}
-        for name, figure in figures.items():
+        for name, figure in {**experiment.figures(evidence), "claims": forest(assessed)}.items():
             plots.write(figure, out / f"{name}.png")
     tables |= {"ledger": ledger(assessed).set_index("id"), "parts": parts_table(assessed)}
     for name, table in tables.items():
         write_atomic(out / f"{name}.csv", without_formulas(table).to_csv)
-    features, records = evidence.header["features"], [entry.record() for entry in assessed]
-    write_json(
-        out / "verdicts.json", {"incomplete": lacking, "features": features, "claims": records}
-    )
+    features, claims = evidence.header["features"], [entry.record() for entry in assessed]
+    verdicts = {"incomplete": lacking, "features": features, "claims": claims}
+    write_json(out / "verdicts.json", verdicts)
+    lines = [f"INCOMPLETE: {sentence}" for sentence in lacking]
+    lines += [f"features: {features_text(features)}"] if features else []
     shown = tables["ledger"][["claim", "effect, 95 % interval", "verdict"]].to_string()
-    seeds = f"{len(evidence.seeds)} seeds" if len(evidence.seeds) > 1 else ONE_SEED
-    warning = "".join(f"INCOMPLETE: {sentence}\n" for sentence in lacking)
-    if features:
-        warning += f"features: {features_text(features)}\n"
-    return f"{warning}{shown}\n\n{seeds}; all of it is in {out}"
+    seeds = f"{len(evidence.seeds)} seeds"
+    if len(evidence.seeds) < 2:
+        seeds = "one seed, so the intervals tell nothing of what another training would give"
+    return "\n".join([*lines, shown, "", f"{seeds}; all of it is in {out}"])

@@ -12,8 +12,8 @@ import html
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,25 +50,6 @@ class ReportError(ValueError):
     """A run that no report can be made of, or a folder that must not be overwritten."""
 
 
-@dataclass(frozen=True)
-class Notebook:
-    """What a run left of one notebook.
-
-    entry: of summary.json. cells: executed, none where nothing was. paper_tables: ids of the cells
-    that show a paper's figures beside ours, and their sections. sources: "this run" and the tiers
-    on record -> the records of its claims by id.
-    """
-
-    stem: str
-    entry: dict[str, Any]
-    cells: list[Any]
-    title: str
-    figures: list[Path]
-    results: list[Path]
-    paper_tables: dict[str, str]
-    sources: dict[str, dict[str, dict[str, Any]]]
-
-
 def write(run: Path, out: Path | None = None) -> Path:
     """Write the site of a run into `out`, by default its folder `report`; returns its index.html.
 
@@ -79,37 +60,36 @@ def write(run: Path, out: Path | None = None) -> Path:
     folder = run.resolve()
     out = (out or folder / "report").resolve()
     index = out / "index.html"
-    ours = index.is_file() and GENERATOR in index.read_text(encoding="utf-8", errors="replace")
-    if not ours and out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise ReportError(f"{out} is no report of mmlib, so it stays as it is; name another folder")
-    entries = {path.name for path in out.iterdir()} if out.is_dir() else set()
-    pages = {name for name in entries if name.endswith(".html")}
-    pieces = pages | {name.removesuffix(".html") for name in pages} | {"summary.json"}
-    if foreign := sorted(entries - pieces):
-        raise ReportError(
-            f"{out} holds {foreign[0]}, no part of a report; move it away, or name another"
-        )
+    entries = sorted(out.iterdir()) if out.is_dir() else []
+    if entries or out.is_file():
+        if not (index.is_file() and GENERATOR in index.read_text("utf-8", errors="replace")):
+            raise ReportError(f"{out} is no report of mmlib, so it stays; name another folder")
+        pages = {path.stem for path in out.glob("*.html")}
+        if foreign := [path.name for path in entries if path.stem not in {*pages, "summary"}]:
+            raise ReportError(
+                f"{out} holds {foreign[0]}, no part of a report; move it away, or name another"
+            )
     summary, notebooks = _read(folder)
-    known = {"name": folder.name, "summary": summary, "notebooks": notebooks}
+    site = {"name": folder.name, "summary": summary, "notebooks": notebooks}
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".report-", dir=out.parent) as partial_site:
-        (site := Path(partial_site) / "site").mkdir()
-        (site / "index.html").write_text(_page(known, "overview", "Overview"), encoding="utf-8")
-        (site / "claims.html").write_text(_page(known, "claims", "Claims"), encoding="utf-8")
+    with tempfile.TemporaryDirectory(prefix=".report-", dir=out.parent) as temporary:
+        (partial := Path(temporary) / "site").mkdir()
+        (partial / "index.html").write_text(_page(site, "overview", "Overview"), encoding="utf-8")
+        (partial / "claims.html").write_text(_page(site, "claims", "Claims"), encoding="utf-8")
         for notebook in notebooks:
-            text = _page(known, "page", notebook.title, notebook)
-            (site / f"{notebook.stem}.html").write_text(text, encoding="utf-8")
-            for path in [*notebook.figures, *notebook.results]:
-                (site / notebook.stem).mkdir(exist_ok=True)
-                shutil.copyfile(path, site / notebook.stem / path.name)
-        shutil.copyfile(folder / "summary.json", site / "summary.json")
+            text = _page(site, "page", notebook["title"], notebook)
+            (partial / f"{notebook['stem']}.html").write_text(text, encoding="utf-8")
+            for path in [*notebook["figures"], *notebook["results"]]:
+                (partial / notebook["stem"]).mkdir(exist_ok=True)
+                shutil.copyfile(path, partial / notebook["stem"] / path.name)
+        shutil.copyfile(folder / "summary.json", partial / "summary.json")
         if out.exists():
             shutil.rmtree(out)
-        site.rename(out)
+        partial.rename(out)
     return index
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], list[Notebook]]:
+def _read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The summary of a run and its notebooks, their claims assessed from their evidence, too."""
     path, again = folder / "summary.json", f"run it again: mmlib run --out {folder}"
     if not path.exists():
@@ -120,7 +100,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[Notebook]]:
         raise ReportError(f"{path} cannot be read ({error}); {again}") from None
     if fault := outcomes.form_fault(outcomes.FORMS["summary.json"], summary):
         raise ReportError(f"{path}: {fault}; {again}")
-    _need_own(path)
+    _refuse_links(path)
     try:
         return summary, [_notebook(folder, entry) for entry in summary["notebooks"]]
     except ReportError:
@@ -130,11 +110,16 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[Notebook]]:
         raise ReportError(f"{folder}: {fault}; {again}") from None
 
 
-def _notebook(folder: Path, entry: dict[str, Any]) -> Notebook:
+def _notebook(folder: Path, entry: dict[str, Any]) -> dict[str, Any]:
+    """What a run left of one notebook; entry: of summary.json.
+
+    paper_tables: ids of the cells that show a paper's figures beside ours -> the section they are
+    in. sources: "this run" and the tiers on record -> the records of its claims by id.
+    """
     path, results = folder / entry["executed"], folder / entry["out"]
     figures = listed(results / "figures", "*.png")
     files = [results / name for name in outcomes.RESULTS if (results / name).exists()]
-    _need_own(*figures, *files, *[path][: path.exists()])
+    _refuse_links(*figures, *files, *[path][: path.exists()])
     cells = []
     try:
         nbformat.validate(notebook := nbformat.read(path, as_version=4))
@@ -144,23 +129,27 @@ def _notebook(folder: Path, entry: dict[str, Any]) -> Notebook:
             raise
     stem = entry["notebook"]
     heading = next(filter(None, (HEADING.search(cell.source) for cell in cells)), None)
-    title = re.sub(r"[*`]", "", heading[1]) if heading else stem.replace("_", " ")
+    section = title = re.sub(r"[*`]", "", heading[1]) if heading else stem.replace("_", " ")
     tables = {}
-    for cell, section in _with_sections(cells, title):
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            section = [section, *HEADING.findall(cell.source)][-1]
+        cell.metadata["section"] = section  # a picture is described by the heading above it
         shown = [str(o.get("data", {}).get("text/html")) for o in cell.get("outputs", [])]
         if any(PRINTED_COLUMN.search(t) and ">verdict<" not in t for t in shown):
             tables[cell.id] = section
     sources = {"this run": {claim["id"]: claim for claim in entry["claims"]}}
     for tier in TIME_LIMITS:
-        try:
-            assessed = record.assess_paper(stem[:2], tier)
-        except DataError:  # no evidence, or other code has made it
-            continue
-        sources[f"recorded, {tier}"] = {(c := one.record())["id"]: c for one in assessed}
-    return Notebook(stem, entry, cells, title, figures, files, tables, sources)
+        with suppress(DataError):  # no evidence, or other code has made it
+            records = [one.record() for one in record.assess_paper(stem[:2], tier)]
+            sources[f"recorded, {tier}"] = {claim["id"]: claim for claim in records}
+    return {
+        "stem": stem, "title": title, "entry": entry, "cells": cells, "figures": figures,
+        "results": files, "paper_tables": tables, "sources": sources,
+    }  # fmt: skip
 
 
-def _need_own(*files: Path) -> None:
+def _refuse_links(*files: Path) -> None:
     """Raise ReportError for a file of a run that is a link, or none: what it leads to is private.
 
     The run's folder itself is resolved.
@@ -173,29 +162,20 @@ def _need_own(*files: Path) -> None:
             )
 
 
-def _with_sections(cells: Sequence[Any], section: str) -> Iterator[tuple[Any, str]]:
-    """Cells, each with the heading above it; before the first heading, `section`."""
-    for cell in cells:
-        if cell.cell_type == "markdown":
-            section = [section, *HEADING.findall(cell.source)][-1]
-        yield cell, section
-
-
-def _page(run: dict[str, Any], template: str, title: str, notebook: Notebook | None = None) -> str:
+def _page(
+    site: dict[str, Any], template: str, title: str, notebook: dict[str, Any] | None = None
+) -> str:
     """A page from a template of `TEMPLATES`, with `POLICY` and without what could run or load."""
-    cells = notebook.cells if notebook else []
-    for cell, section in _with_sections(cells, title):
-        cell.metadata["section"] = section  # a picture is described by the heading above it
     exporter = _Exporter(
         template_name="lab",
         template_file=f"{template}.html.j2",
         extra_template_paths=[str(TEMPLATES)],
         filters={function.__name__: function for function in FILTERS},
     )
-    resources = {"metadata": {"name": title}, "run": run, "generator": GENERATOR}
-    resources["problems"] = notebook.entry["problems"] if notebook else []
-    text = exporter.from_notebook_node(new_notebook(cells=cells), resources)[0]
-    soup = BeautifulSoup(text, "html.parser")
+    resources = {"metadata": {"name": title}, "run": site, "generator": GENERATOR}
+    resources["problems"] = notebook["entry"]["problems"] if notebook else []
+    node = new_notebook(cells=notebook["cells"] if notebook else [])
+    soup = BeautifulSoup(exporter.from_notebook_node(node, resources)[0], "html.parser")
     for tag in soup.select(ACTIVE):
         tag.decompose()
     for tag in soup.find_all(True):
@@ -216,7 +196,7 @@ class _Exporter(HTMLExporter):
     def markdown2html(self, context: Any, source: str) -> str:
         attachments = getattr(context.get("cell"), "attachments", {})
         renderer = _Markdown(attachments=attachments, escape=False)
-        renderer.pages = [notebook.stem for notebook in context["resources"]["run"]["notebooks"]]
+        renderer.pages = [page["stem"] for page in context["resources"]["run"]["notebooks"]]
         return MarkdownWithMath(renderer=renderer).render(source)
 
 

@@ -14,11 +14,11 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpecManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
 from tqdm import tqdm
 
 from mmlib import __version__
@@ -38,10 +40,8 @@ from mmlib.suite.parameters import ParameterError, check_parameters
 
 TIME_LIMITS = {"world": 1800.0, "flickr8k": 4 * 3600.0, "paper": 72 * 3600.0}  # seconds a notebook
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-SOCKET_BYTES = 103  # of the path of a socket that all systems take; Linux takes 107
 # Lets a kernel end with this process, also with one that was killed while the kernel started.
 END_WITH = "__import__('mmlib.core.parallel').core.parallel.end_with({})"
-_running: list[NotebookClient] = []
 
 
 def select(folder: Path | None, numbers: Sequence[str] | None = None) -> list[Path]:
@@ -49,38 +49,27 @@ def select(folder: Path | None, numbers: Sequence[str] | None = None) -> list[Pa
 
     folder: of the notebooks; None: the package's own. Raises ValueError where one is missing.
     """
-    folder = folder or paths.notebooks_dir()
-    if not folder.is_dir():
-        raise ValueError(f"no folder {folder}: run this in a clone of the repository")
-    notebooks = sorted(folder.resolve().glob("[0-9][0-9]_*.ipynb"))
+    folder = (folder or paths.notebooks_dir()).resolve()
+    notebooks = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
     if not notebooks:
-        raise ValueError(f"no notebook in {folder}")
+        raise ValueError(f"no notebook in {folder}: run this in a clone of the repository")
     chosen: list[Path] = []
     for number in numbers or ():
         matching = [path for path in notebooks if path.stem.startswith(number.zfill(2))]
-        if not matching or not number:
+        if not matching:
             listing = ", ".join(path.stem for path in notebooks)
             raise ValueError(f"no notebook {number!r}; there are {listing}")
         chosen += matching
     return list(dict.fromkeys(chosen)) or notebooks
 
 
-def execute(
-    notebook: Path, executed: Path, parameters: dict[str, Any], timeout: float
-) -> str | None:
+def execute(notebook: Path, executed: Path, parameters: dict[str, Any], timeout: float) -> str:
     """Execute `notebook`, in its folder, in a kernel of its own, into the file `executed`.
 
     executed: is also written when a cell fails. parameters: injected after the parameters cell;
     none are injected when empty. timeout: seconds that the whole notebook may take.
-    Returns what went wrong, with the failing cell; None when every cell ran.
+    Returns what went wrong, with the failing cell; "" when every cell ran.
     """
-    from papermill.iorw import load_notebook_node
-    from papermill.parameterize import parameterize_notebook
-
-    def cell_starts(cell: Any, cell_index: int) -> None:
-        bar.n = cell_index + 1
-        bar.update(0)
-
     deadline = time.monotonic() + timeout
     nb = load_notebook_node(str(notebook))
     if parameters:
@@ -91,45 +80,48 @@ def execute(
         bar_format="{desc}  cell {n}/{total}  {elapsed}", dynamic_ncols=True,
         mininterval=0.2 if watched else 10.0, position=None if watched else 0,
     )  # fmt: skip
-    # A kernel that outlives its notebook by a second may still write into the folder.
-    with tempfile.TemporaryDirectory(prefix="mmlib-", ignore_cleanup_errors=True) as folder:
+
+    def show_cell(cell: Any, cell_index: int) -> None:
+        bar.n = cell_index + 1
+        bar.update(0)
+
+    # The path of a socket must be short, and that of TMPDIR may be long. A kernel that outlives
+    # its notebook by a second may still write into the folder.
+    short = None if os.name == "nt" else "/tmp"
+    with tempfile.TemporaryDirectory("", "mmlib-", short, ignore_cleanup_errors=True) as folder:
         # No kernelspec of the user's: python3 is then this interpreter.
         kernel = AsyncKernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
         kernel.connection_file = f"{folder}/kernel.json"
-        sockets = f"{folder}/k"  # each gets a number; in a folder of ours: no race for a port
-        if os.name != "nt" and len(os.fsencode(f"{sockets}-1")) <= SOCKET_BYTES:
-            kernel.transport, kernel.ip = "ipc", sockets
+        if os.name != "nt":  # sockets in a folder of ours: no race for a port
+            kernel.transport, kernel.ip = "ipc", f"{folder}/k"
         client = NotebookClient(
-            nb, km=kernel, on_cell_start=cell_starts,
+            nb, km=kernel, on_cell_start=show_cell,
             extra_arguments=["--IPKernelApp.exec_lines=" + END_WITH.format(os.getpid())],
             coalesce_streams=True, record_timing=False, iopub_timeout=60,
+            shutdown_kernel="immediate",
             startup_timeout=math.ceil(timeout),
             timeout_func=lambda cell: max(1, math.ceil(deadline - time.monotonic())),
         )  # fmt: skip
-        _running.append(client)
-        problem = ""
+        problem = traceback = ""
         try:
             # A loop of its own: nbclient's is shared by the threads of a Dask worker.
             here = str(notebook.parent)
             asyncio.run(client.async_execute(cwd=here, env=environment(folder), cleanup_kc=True))
         except CellExecutionError as error:
+            problem = f"failed: {error.ename}: {error.evalue}"
             traceback = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", error.traceback)
-            problem = f"failed: {error.ename}: {error.evalue}\n{traceback}"
         except CellTimeoutError:
             problem = f"was running when the time limit of {timeout:g} s passed"
         except RuntimeError as error:  # also before the first cell
             problem = f"killed the kernel: {error}"
         finally:
-            _running.remove(client)
             bar.close()
     try:
         paths.write_atomic(executed, lambda file: nbformat.write(nb, file))
     except OSError as error:  # a full disk
         return f"{error.filename}: {error.strerror}"
-    if not problem:
-        return None
-    what, _, traceback = problem.partition("\n")
-    return f"cell {bar.n} {what}\n{nb.cells[bar.n - 1].source}\n{traceback}".strip()
+    source = nb.cells[bar.n - 1].source
+    return problem and f"cell {bar.n} {problem}\n{source}\n{traceback}".strip()
 
 
 def environment(private: str) -> dict[str, str]:
@@ -196,14 +188,16 @@ def run_notebooks(
                 f"the results would take the place of {notebook}: name another folder for them"
             )
     busy = f"{out_dir}: another run writes there; wait for its end, or give this one another --out"
-    with alone(out_dir / ".lock", busy):  # else their results would be mixed
+    # After an error the threads still run, but as daemons: their kernels end with this process.
+    with alone(out_dir / ".lock", busy), ThreadPool(at_a_time) as pool:
         (out_dir / "summary.json").unlink(missing_ok=True)  # it would tell of an earlier run
         calls = [(notebook.resolve(), out_dir, parameters, timeout) for notebook in notebooks]
-        reports = []
+        finished: Iterable[NotebookReport]
         if cluster:
             finished = on_cluster(run_notebook, calls, cluster)
         else:
-            finished = _in_threads(calls, at_a_time)
+            finished = pool.imap_unordered(lambda call: run_notebook(*call), calls)
+        reports = []
         for report in finished:
             for problem in report.problems:
                 print(f"\n{report.notebook}: {problem}", file=sys.stderr, flush=True)
@@ -225,23 +219,6 @@ def run_notebooks(
             out_dir / "summary.json", lambda path: path.write_text(text, encoding="utf-8")
         )
     return reports
-
-
-def _in_threads(calls: Sequence[tuple], at_a_time: int) -> Iterator[NotebookReport]:
-    """Reports as they come; an error or an interruption kills all kernels."""
-    with ThreadPoolExecutor(at_a_time) as pool:
-        futures = [pool.submit(run_notebook, *call) for call in calls]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            while not all(future.done() for future in futures):
-                for client in list(_running):
-                    if process := getattr(client.km and client.km.provisioner, "process", None):
-                        process.kill()
-                time.sleep(0.1)
-            raise
 
 
 def link_latest(out_dir: Path) -> None:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 from scipy import special, stats
 
 from mmlib.core import claims
-from mmlib.core.effects import Interval
 from mmlib.core.evidence import Evidence
 from mmlib.suite import record
 
@@ -46,12 +46,10 @@ class Standing:
 
     record: see `claims.Assessment.record`. seeds: how many it rests on, 0 if it was measured once.
     halves: see `claims.stability`; None where it is not decided or has fewer than four seeds.
-    level: the level at which its interval would just lose the verdict; corrected: the same for the
-    number of its parts; allowed: the level that its readings leave it. others: the verdicts at half
-    and at twice the smallest effect of interest, none where it is not tested.
+    level, corrected: see `lost_at`. allowed: the level that its readings leave it. others: the
+    verdicts at half and at twice the smallest effect of interest, none where it is not tested.
     """
 
-    number: str
     tier: str
     record: Mapping[str, Any]
     seeds: int
@@ -61,14 +59,9 @@ class Standing:
     allowed: float
     others: tuple[str, ...]
 
-    @property
-    def decided(self) -> bool:
-        """Whether there is a verdict to lose."""
-        return self.record["verdict"] in claims.DECIDED
-
     def marks(self, limit: float) -> str:
-        """Those of `MARKS` that the verdict has; `limit` is of `limit_of` all standings."""
-        if not self.decided:
+        """Those of `MARKS` that a decided verdict has; `limit` is of `limit_of` all standings."""
+        if self.record["verdict"] not in claims.DECIDED:
             return ""
         losses = (
             self.corrected > limit,
@@ -80,25 +73,24 @@ class Standing:
         return "".join(mark for mark, lost in zip(MARKS, losses, strict=True) if lost)
 
 
-def standings(number: str, tier: str, found: Evidence) -> list[Standing]:
+def standings(number: str, tier: str, evidence: Evidence) -> list[Standing]:
     """Every claim of a paper on a tier's evidence, in the paper's order."""
-    return [_standing(number, tier, entry, found) for entry in record.assessments(number, found)]
-
-
-def _standing(number: str, tier: str, entry: claims.Assessment, found: Evidence) -> Standing:
-    seeds = [] if measured_once(entry, found) else seeds_of(entry, found)
-    halves = None
-    if entry.verdict in claims.DECIDED and seeds:
-        halves = claims.stability(entry.claim, found, seeds, HALVES)
-        halves = None if halves.another != halves.another else halves  # NaN below four seeds
-    level, corrected = lost_at(entry)
-    # Where other seeds change the effect, reading it again is another look.
-    by_seed = [part.per_seed for part in entry.parts.values()]
-    looks = len(LOOKS.get((number, tier), (0,))) if any(by_seed) else 1
-    return Standing(
-        number, tier, entry.record(), len(seeds), halves, level, corrected, POCOCK[looks],
-        claims.at_other_sizes(entry),
-    )  # fmt: skip
+    result = []
+    for entry in record.assessments(number, evidence):
+        seeds, halves = seeds_of(entry, evidence), None
+        if entry.verdict in claims.DECIDED and seeds:
+            halves = claims.stability(entry.claim, evidence, seeds, HALVES)
+        if halves and isnan(halves.another):  # below four seeds
+            halves = None
+        # Where other seeds change the effect, reading it again is another look.
+        by_seed = any(part.per_seed for part in entry.parts.values())
+        allowed = POCOCK[len(LOOKS.get((number, tier), (0,))) if by_seed else 1]
+        sizes = claims.at_other_sizes(entry)
+        standing = Standing(
+            tier, entry.record(), len(seeds), halves, *lost_at(entry), allowed, sizes
+        )
+        result.append(standing)
+    return result
 
 
 def lost_at(entry: claims.Assessment) -> tuple[float, float]:
@@ -112,25 +104,20 @@ def lost_at(entry: claims.Assessment) -> tuple[float, float]:
     """
     if entry.verdict not in claims.DECIDED:
         return 1.0, 1.0
-    of_kind: dict[str, list[float]] = {}
+    smallest, equivalent = entry.claim.smallest, entry.claim.kind == "equivalent"
+    levels: dict[str, list[float]] = {}  # by verdict
     for name, part in entry.parts.items():
-        kind = entry.part_verdicts[name]
-        if kind in claims.DECIDED:
-            of_kind.setdefault(kind, []).append(_level(part, entry.claim, kind))
+        verdict, distance = entry.part_verdicts[name], abs(part.effect)
+        if verdict in claims.DECIDED:
+            within = verdict == ("supported" if equivalent else "negligible")
+            # From the effect to the edge that gives the interval its verdict.
+            far = smallest - distance if within else distance - smallest * equivalent
+            level = 2 * float(special.stdtr(part.df, -far / part.se)) if part.se else 0.0
+            levels.setdefault(verdict, []).append(level)
     if entry.verdict in ("supported", "negligible"):
-        level = max(of_kind[entry.verdict])
-        return level, level
-    level = sorted(map(min, of_kind.values()))[entry.verdict == "mixed"]
+        return (max(levels[entry.verdict]),) * 2
+    level = sorted(map(min, levels.values()))[entry.verdict == "mixed"]
     return level, min(1.0, level * len(entry.parts))
-
-
-def _level(found: Interval, claim: claims.Claim, verdict: str) -> float:
-    """The level at which one interval reaches the edge that gives it its verdict."""
-    equivalent = claim.kind == "equivalent"
-    within = verdict == ("supported" if equivalent else "negligible")
-    distance = abs(found.effect)
-    far = claim.smallest - distance if within else distance - claim.smallest * equivalent
-    return 2 * float(special.stdtr(found.df, -far / found.se)) if found.se else 0.0
 
 
 def limit_of(every: Iterable[Standing]) -> float:
@@ -140,23 +127,21 @@ def limit_of(every: Iterable[Standing]) -> float:
     return max((p for p, q in zip(levels, adjusted, strict=True) if q <= 0.05), default=0.0)
 
 
-def measured_once(entry: claims.Assessment, found: Evidence) -> bool:
-    """Whether half of the seeds give a claim's effect to the last bit: it needs no training."""
-    seeds = seeds_of(entry, found)
-    if not entry.parts or len(seeds) < 2:
-        return False
-    half = claims.assess(entry.claim, found, seeds[: len(seeds) // 2])
-    of_half, of_all = (
-        [(part.effect, part.se) for part in one.parts.values()] for one in (half, entry)
-    )
-    return of_half == of_all
+def seeds_of(entry: claims.Assessment, evidence: Evidence) -> list[int]:
+    """The seeds a claim rests on: of its parts' data sets, which their names begin with.
 
-
-def seeds_of(entry: claims.Assessment, found: Evidence) -> list[int]:
-    """The seeds a claim rests on: of its parts' data sets, which their names begin with."""
-    sets = {
-        max((d for d in found.datasets if part.startswith(d)), key=len, default="")
+    None where half of them give its effect to the last bit: it was measured once.
+    """
+    names = {
+        max((d for d in evidence.datasets if part.startswith(d)), key=len, default="")
         for part in entry.parts
     }
-    own = [set(found.seeds_of(name)) for name in sets if name and found.seeds_of(name)]
-    return sorted(set.intersection(*own)) if own else found.seeds
+    seeds = evidence.seeds
+    if of_parts := [set(evidence.seeds_of(d)) for d in names if d and evidence.seeds_of(d)]:
+        seeds = sorted(set.intersection(*of_parts))
+    if entry.parts and len(seeds) > 1:
+        half = claims.assess(entry.claim, evidence, seeds[: len(seeds) // 2])
+        effects = [[(p.effect, p.se) for p in one.parts.values()] for one in (half, entry)]
+        if effects[0] == effects[1]:
+            return []
+    return seeds

@@ -1,9 +1,9 @@
 """The benchmarks still run, and time two ways to the same answer."""
 
-import importlib
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -21,27 +21,13 @@ STRUCTURED = tuple(name for name in SYSTEMS if name != "NoStruct")
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 
-@pytest.fixture(scope="module")
-def load():
-    """Loads a benchmark by its name, so that it finds what the benchmarks share."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        yield importlib.import_module
-
-
-@pytest.fixture(scope="module")
-def bench_links(load):
-    return load("bench_links")
-
-
-@pytest.fixture(scope="module")
-def bench_cora(load):
-    return load("bench_cora")
-
-
-@pytest.fixture(scope="module")
-def measure(load):
-    return load("measure")
+with pytest.MonkeyPatch.context() as patch:  # they find what they share beside them
+    patch.syspath_prepend(str(FOLDER))
+    scripts = {path.stem: import_module(path.stem) for path in FOLDER.glob("*.py")}
+bench_cora, bench_links, coco_sized, gpu_acceptance, measure = (
+    scripts[name]
+    for name in ("bench_cora", "bench_links", "coco_sized", "gpu_acceptance", "measure")
+)
 
 
 def rows_of(printed):
@@ -50,7 +36,7 @@ def rows_of(printed):
     return [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
 
 
-def test_it_prints_a_row_for_each_similarity_and_shape(bench_links, capsys):
+def test_it_prints_a_row_for_each_similarity_and_shape(capsys):
     bench_links.main(["--quick"])
     rows = rows_of(capsys.readouterr().out)[1:]
     assert len(rows) == 2 * len(STRUCTURED)
@@ -60,7 +46,7 @@ def test_it_prints_a_row_for_each_similarity_and_shape(bench_links, capsys):
 
 @pytest.mark.parametrize("name", STRUCTURED)
 @pytest.mark.parametrize("shape", [(3, 3), (2, 5), (5, 2), (1, 1)])
-def test_the_plain_loop_is_right(bench_links, name, shape):
+def test_the_plain_loop_is_right(name, shape):
     matrix = np.random.default_rng(0).uniform(-1, 1, shape)
     found = bench_links.of_pair(torch.from_numpy(matrix), name)
     assert found.item() == pytest.approx(similarity(matrix, name))
@@ -69,7 +55,7 @@ def test_the_plain_loop_is_right(bench_links, name, shape):
 # --- CORA -----------------------------------------------------------------------------------------
 
 
-def test_a_step_and_a_query_of_cora(bench_cora, capsys):
+def test_a_step_and_a_query_of_cora(capsys):
     bench_cora.main(["--quick"])
     rows = rows_of(capsys.readouterr().out)
     assert [len(row) for row in rows] == [7] * 5 + [8] * 5
@@ -86,16 +72,9 @@ def test_a_step_and_a_query_of_cora(bench_cora, capsys):
 MARKS = (tiny_cora.CLS, tiny_cora.SEP)
 
 
-def test_phrases_made_ahead_are_those_of_the_model(bench_cora):
-    phrases = tiny_cora.model_of().texts.concepts.phrases[0]
-    batch = tiny_cora.whole(tiny_cora.RICH)
-    ahead = bench_cora.Phrases(phrases, MARKS)(batch.tokens, batch.lengths)
-    torch.testing.assert_close(ahead, phrases(batch.tokens, batch.lengths))
-
-
 @given(described=tiny_cora.descriptions(), bits=st.booleans())
 @settings(max_examples=30, deadline=None)
-def test_one_caption_alone_has_the_vectors_of_the_model(bench_cora, described, bits):
+def test_one_caption_alone_has_the_vectors_of_the_model(described, bits):
     torch.manual_seed(0)
     model = tiny_cora.model_of().eval()
     batch = tiny_cora.whole([described])
@@ -108,7 +87,7 @@ def test_one_caption_alone_has_the_vectors_of_the_model(bench_cora, described, b
             torch.testing.assert_close(one, other)
 
 
-def test_codes_find_what_a_loop_over_all_vectors_finds(bench_cora):
+def test_codes_find_what_a_loop_over_all_vectors_finds():
     rng = np.random.default_rng(0)
     vectors = bench_cora.unit(rng.standard_normal((600, 16), dtype=np.float32))
     codes = bench_cora.Codes(vectors, near=600)  # all are scored exactly
@@ -117,8 +96,8 @@ def test_codes_find_what_a_loop_over_all_vectors_finds(bench_cora):
         assert codes.search(query).tolist() == np.argsort(cosines)[::-1][:10].tolist()
 
 
-def test_files_of_the_size_of_coco(load, capsys):
-    load("coco_sized").main(["--quick"])
+def test_files_of_the_size_of_coco(capsys):
+    coco_sized.main(["--quick"])
     stages, steps = np.split(np.array(rows_of(capsys.readouterr().out), dtype=object), [6])
     assert [row[0] for row in stages[-2:]] == ["fingerprint", "10 batches of 16"]
     peaks = [float(row[3].replace(",", "")) for row in stages[1:]]
@@ -127,18 +106,12 @@ def test_files_of_the_size_of_coco(load, capsys):
     assert all(float(row[1]) >= float(row[2]) >= 0 for row in steps[1:])
 
 
-def small(bench, **changes):
-    """A model, its dense form and a batch of odd graphs; both forms share their weights."""
-    settings, split = bench.Settings(width=8, heads=2, word_width=6), tiny_cora.paired()
-    model = tiny_cora.model_of(settings, **changes)
-    return model, bench.dense_of(model), tiny_cora.drawn_batch(split, settings)
-
-
-@pytest.mark.parametrize("layers", [(1, 2), (2, 1), (2, 3)])
-@pytest.mark.parametrize("form", ["printed", "authors"])
-def test_the_dense_form_is_the_same_model(bench_cora, layers, form):
+@pytest.mark.parametrize(("form", "layers"), [("printed", (1, 2)), ("authors", (2, 1))])
+def test_the_dense_form_is_the_same_model(form, layers):
+    settings, split = bench_cora.Settings(width=8, heads=2, word_width=6), tiny_cora.paired()
     changes = {"attribute_layers": layers[0], "object_layers": layers[1], "attention": form}
-    model, dense, batch = small(bench_cora, **changes)
+    model = tiny_cora.model_of(settings, **changes)
+    dense, batch = bench_cora.dense_of(model), tiny_cora.drawn_batch(split, settings)
     bench_cora.check(model, dense, batch)
     for layer in model.texts.objects:
         bench_cora.check_layer(layer, batch.text, 13)
@@ -171,12 +144,7 @@ def test_every_paper_is_accepted_on_a_bare_machine(tmp_path):
         assert float(peak) > 0
 
 
-@pytest.fixture(scope="module")
-def gpu_acceptance(load):
-    return load("gpu_acceptance")
-
-
-def test_a_device_that_computes_wrong_is_found_out(gpu_acceptance, monkeypatch, tmp_path):
+def test_a_device_that_computes_wrong_is_found_out(monkeypatch, tmp_path):
     right = gpu_acceptance.values
 
     def wrong(make, tiny, device):  # half a percent, wherever there are two threads
@@ -190,7 +158,7 @@ def test_a_device_that_computes_wrong_is_found_out(gpu_acceptance, monkeypatch, 
     assert [cell[-1] for cell in rows_of(out.read_text())[1][1:4]] == ["!", "!", "!"]
 
 
-def test_what_trainings_read_comes_back_and_nothing_else_is_unpickled(gpu_acceptance, tmp_path):
+def test_what_trainings_read_comes_back_and_nothing_else_is_unpickled(tmp_path):
     arrays, job = tiny_links.tiny({"train": 20}), tiny_links.job(tiny_links.TRAINED["AP"])
     cora, cora_job = tiny_cora.tiny(6, 4), tiny_cora.job("CORA")
     path = tmp_path / "kept.pt"
@@ -214,7 +182,7 @@ def test_what_trainings_read_comes_back_and_nothing_else_is_unpickled(gpu_accept
 # --- What they measure with -----------------------------------------------------------------------
 
 
-def test_peaks_of_tensors_count_what_is_held_at_once(measure):
+def test_peaks_of_tensors_count_what_is_held_at_once():
     def work():
         a = torch.zeros(2**20)  # 4 MiB
         b = a + 1  # 8 MiB
@@ -225,7 +193,7 @@ def test_peaks_of_tensors_count_what_is_held_at_once(measure):
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells of children")
-def test_the_peak_of_a_process_with_a_child(measure, tmp_path):
+def test_the_peak_of_a_process_with_a_child(tmp_path):
     before = measure.process_peak_mib()
     code = "held = bytearray(b'x') * 2**27; print(flush=True); input()"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -235,12 +203,3 @@ def test_the_peak_of_a_process_with_a_child(measure, tmp_path):
         child.communicate(b"\n")
     assert with_child > before + 128
     assert measure.process_peak_mib() < with_child
-
-
-def test_every_benchmark_has_a_quick_run(load):
-    scripts = sorted(path.stem for path in FOLDER.glob("bench_*.py"))
-    assert scripts == [f"bench_{name}" for name in ("cora", "links", "retrieval", "scenegraph")]
-    for name in scripts:
-        with pytest.raises(SystemExit) as stop:
-            load(name).main(["--help"])
-        assert stop.value.code == 0

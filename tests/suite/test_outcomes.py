@@ -1,5 +1,4 @@
 import json
-import math
 
 import pytest
 from tiny_notebooks import CLAIM
@@ -11,7 +10,6 @@ FIGURES = [
     {"figure": "AP - DC", "value": 3.1, "expected": 4.0, "tolerance": 1.5, "within": True},
 ]
 CHECKS = {"evidence": "world/links", "comparable": True, "why": "", "figures": FIGURES}
-UNTOLD = CHECKS | {"comparable": False, "why": "other epochs", "figures": []}
 
 
 @pytest.fixture
@@ -48,14 +46,13 @@ def changed(**fields):
         ("claims.json", json.dumps([CLAIM | {"effect": "2"}]), "claims.json: $[0].effect: '2' is"),
         ("claims.json", json.dumps([CLAIM | {"verdict": "yes"}]), "claims.json: $[0].verdict: 'y"),
         ("checks.json", "{}", "checks.json: $: 'comparable' is a required"),
-        ("checks.json", '{"comparable', "checks.json: is not JSON"),
         ("checks.json", changed(figures=[]), "checks.json: $.figures: [] should be non-empty"),
-        ("checks.json", changed(figures=3), "checks.json: $.figures: 3 is not of type 'array'"),
         ("checks.json", changed(figures=[{"figure": "a"}]), "checks.json: $.figures[0]: 'value' i"),
-        ("checks.json", changed(comparable=1), "checks.json: $.comparable: 1 is not of type 'bo"),
         ("checks.json", changed(comparable=False), "checks.json: $.why: '' should be non-empty"),
+        ("checks.json", changed(figures=[FIGURES[0], FIGURES[1] | {"within": False}]),
+         "AP - DC left its tolerance: 3.1, expected 4.0 ± 1.5"),
     ],
-)
+)  # fmt: skip
 def test_missing_empty_or_broken_result_is_named(report, name, text, said):
     if text is None:
         (report.out / name).unlink()
@@ -67,32 +64,20 @@ def test_missing_empty_or_broken_result_is_named(report, name, text, said):
     assert "FAILED" in outcomes.summary_text([report])
 
 
-@pytest.mark.parametrize("value", [94.01, 91.99, 0.0, 50.0, math.nan, math.inf, None, "93", True])
-def test_figure_outside_its_tolerance_fails_whatever_the_notebook_says(value):
-    checks = CHECKS | {"figures": [FIGURES[0] | {"value": value}, FIGURES[1]]}
-    found = outcomes.check_problems(checks)
-    assert found == [f"AP/AUC left its tolerance: {value}, expected 93.0 ± 1.0"]
-    assert outcomes.figures_line(checks) == "1/2 within tolerance"
-
-
-def test_the_ends_of_a_tolerance_are_within():
-    assert outcomes.within(94.0, 93.0, 1.0)
-    assert outcomes.within(92.0, 93.0, 1.0)
-
-
 def test_summary_shows_each_claim_and_why(report):
     claims = [CLAIM, CLAIM | {"verdict": "not tested", "effect": None, "why": "needs stories"}]
     (report.out / "claims.json").write_text(json.dumps(claims))
-    (report.out / "checks.json").write_text(json.dumps(UNTOLD))
+    checks = CHECKS | {"comparable": False, "why": "other epochs", "figures": []}
+    (report.out / "checks.json").write_text(json.dumps(checks))
     outcomes.read_results(report)
     assert report.ok
     report.seconds = 221.4
-    told = outcomes.summary_text([report])
-    assert "04_links  done in 3:41" in told
-    assert "claims   1 supported, 1 not tested" in told
-    assert "supported      structured beats unstructured: +3.2 [+2.1, +4.3] AUC" in told
-    assert "not tested     structured beats unstructured (needs stories)" in told
-    assert "figures  not compared: other epochs" in told
+    text = outcomes.summary_text([report])
+    assert "04_links  done in 3:41" in text
+    assert "claims   1 supported, 1 not tested" in text
+    assert "supported      structured beats unstructured: +3.2 [+2.1, +4.3] AUC" in text
+    assert "not tested     structured beats unstructured (needs stories)" in text
+    assert "figures  not compared: other epochs" in text
     _, table = outcomes.summary_text([report, report]).split("claim and verdict\n")
     assert [line[:8] for line in table.splitlines()] == [f"04  {CLAIM['id']}"[:8]] * 4
-    assert outcomes.clock(3787) == "1:03:07"
+    assert [outcomes.clock(s) for s in (0.2, 605, 3787)] == ["0:00", "10:05", "1:03:07"]

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny_jobs
-from tiny_jobs import DATA, Numbers, Settings
+from tiny_jobs import DATA, Numbers, Settings, is_alive, wait_for
 
 from mmlib.core import engine, evidence, recordings
 from mmlib.core.engine import Resources
@@ -60,7 +59,9 @@ def numbers(folder):
     return [f"{path.parent.name}/{path.name[:3]}" for path in paths]
 
 
-def test_seeds_and_data_sets_are_other_files_and_read_as_one(tmp_path):
+def test_seeds_and_data_sets_are_other_files_and_read_as_one(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match="no evidence is recorded"):
+        record.read("04", "world", tmp_path)
     whole = make(tmp_path / "whole", range(3))
     other = tmp_path / "parts"
     make(other, range(1), ["odd"])
@@ -74,6 +75,7 @@ def test_seeds_and_data_sets_are_other_files_and_read_as_one(tmp_path):
     assert before.items() <= files(other).items()  # none was written again
     assert len(trained(other)) == 2 + 6 + 2  # seed 1 of odd was trained elsewhere
     written = files(other)
+    monkeypatch.setattr(engine, "source_hash", lambda *modules: "changes no figure")
     pd.testing.assert_frame_equal(make(other, range(3)).series, whole.series)
     assert len(trained(other)) == 10
     assert files(other) == written  # nothing was left to record
@@ -162,26 +164,6 @@ def test_what_cannot_be_read_together_is_told_before_training(tmp_path, monkeypa
     assert len(make(tmp_path, range(1), replace=True).recordings) == 2
 
 
-def test_a_record_of_another_method_or_other_settings_is_refused(tmp_path, monkeypatch):
-    make(tmp_path)
-    for change, told in (
-        ({"version": 2}, "by version 1 of the method, and this is version 2"),
-        ({"settings": {"even": Settings(epochs=9)}}, "the settings of even have changed"),
-        ({"systems": ("b", "a")}, r"\w on even has changed; record anew"),  # other columns
-    ):
-        use(monkeypatch, **change)
-        with pytest.raises(DataError, match=told):
-            record.read("04", "world", tmp_path)
-
-
-def test_code_that_changes_no_figure_leaves_a_record_valid(tmp_path, monkeypatch):
-    make(tmp_path)
-    monkeypatch.setattr(engine, "source_hash", lambda *modules: "other")
-    record.read("04", "world", tmp_path)
-    make(tmp_path)
-    assert len(trained(tmp_path)) == 8
-
-
 # --- Nothing is lost -----------------------------------------------------------------------------
 
 
@@ -223,11 +205,6 @@ def test_what_was_finished_before_an_error_is_recorded_and_said_to_be_incomplete
     ]  # fmt: skip
     (tmp_path / "jobs" / "stop").unlink()
     assert record.incomplete(make(tmp_path), tiny_jobs.experiment()) == []
-
-
-def test_no_record_says_so(tmp_path):
-    with pytest.raises(DataError, match="no evidence is recorded"):
-        record.read("04", "world", tmp_path)
 
 
 def test_what_is_missing_is_said_first(tmp_path, monkeypatch):
@@ -349,22 +326,6 @@ def test_workers_end_with_a_killed_recording(tmp_path):
         recording.wait()
     for pid in set(pids.read_text().split()):
         wait_for(lambda pid=pid: not is_alive(int(pid)), seconds=60)
-
-
-def wait_for(condition, seconds):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.1)
-
-
-def is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = Path(f"/proc/{pid}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.slow
