@@ -12,8 +12,8 @@ Only the weights of the first two are downloaded; those of the others come from 
 import difflib
 import re
 import urllib.error
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -50,24 +50,27 @@ class Vision:
     preprocess: Callable[[Image.Image], Tensor]
     look: Callable[[Tensor], tuple[Tensor | None, Tensor, Tensor | None]]
     label_names: tuple[str, ...] = ()
+    regions: Regions = "grid"
 
-    def see(self, images: Tensor, regions: Regions) -> tuple[Tensor, Tensor | None]:
-        """Region features and class probabilities (n, classes), or None, of pictures.
+    def see(self, pictures: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Features of pictures and, where the network has classes, their probabilities "labels".
 
-        Regions are (n, 16, C), the map averaged to 4 x 4 in rows from the top left, or for "global"
-        (n, 1, D), the vector. Raises DataError for a grid of a model that has no map.
+        Features are (n, 16, C), the map averaged to 4 x 4 in rows from the top left, or for the
+        regions "global" the vector (n, 1, D). Raises DataError for a grid of a model without a map.
         """
-        maps, vector, logits = self.look(images)
-        scores = None if logits is None else logits.softmax(dim=1)
-        if regions == "global":
-            return vector[:, None], scores
+        maps, vector, logits = self.look(torch.stack(list(pictures)))
+        scores = {} if logits is None else {"labels": logits.softmax(dim=1)}
+        if self.regions == "global":
+            return {"features": vector[:, None], **scores}
         if maps is None:
             raise DataError(f"{self.name} gives one vector an image (use --regions global)")
         pooled = nn.functional.adaptive_avg_pool2d(maps, SIDE)
-        return pooled.flatten(2).transpose(1, 2), scores
+        return {"features": pooled.flatten(2).transpose(1, 2), **scores}
 
 
-def load(name: str, weights: str | Path | None = None, seed: int = 0) -> Vision:
+def load(
+    name: str, weights: str | Path | None = None, seed: int = 0, regions: Regions = "grid"
+) -> Vision:
     """A backbone in evaluation mode, on the CPU (see the module's text for the names).
 
     weights: a `.safetensors` or `.pth` state dict (of `hf` a folder), or "random", drawn by `seed`;
@@ -88,7 +91,7 @@ def load(name: str, weights: str | Path | None = None, seed: int = 0) -> Vision:
         torch.manual_seed(seed)
         vision = {"hf": _hugging_face, MOBILENET: _mobilenet}.get(library, _timm)(name, weights)
     vision.network.eval().requires_grad_(False)
-    return vision
+    return replace(vision, regions=regions)
 
 
 def version_of(name: str) -> str:
@@ -119,17 +122,19 @@ def published(model: str) -> Any:
     return next(iter(get_model_weights(model)))
 
 
-def weights_note(weights: str | Path | None, default: object, seed: int = 0) -> str:
-    """Where weights come from, in words; `default`: where none are named."""
+def weights_note(name: str, weights: str | Path | None, seed: int = 0) -> str:
+    """Where the weights of a backbone come from, in words."""
     if weights == "random":
         return f"random, seed {seed}: NOT TRAINED, for tests only"
     if weights is None:
-        return str(default)
+        from torchvision.models import list_models
+
+        return str(published(name)) if name in list_models() else "unknown"
     path = Path(weights)
+    kind, files = "file", [path] if path.is_file() else []
     if path.is_dir():  # as transformers writes it
-        parts = [file_hash(entry) for entry in sorted(path.glob("*.safetensors"))]
-        return f"folder {path.name}, SHA-256 {', '.join(parts)}"
-    return f"file {path.name}, SHA-256 {file_hash(path) if path.is_file() else 'missing'}"
+        kind, files = "folder", sorted(path.glob("*.safetensors"))
+    return f"{kind} {path.name}, SHA-256 {', '.join(map(file_hash, files)) or 'missing'}"
 
 
 def read_weights(path: str | Path | None, model: str) -> Mapping[str, Tensor]:

@@ -104,8 +104,10 @@ class BertEncoder(nn.Module):
                 raise DataError(f"{folder}: {kind} (name a BERT, such as bert-base-uncased)")
             # Not BertTokenizer, which takes lower-casing from elsewhere, or from a default.
             tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
-            how = {"add_pooling_layer": False, "use_safetensors": True, "output_loading_info": True}
-            loaded: Any = BertModel.from_pretrained(folder, config=config, **how, **local)
+            loaded: Any = BertModel.from_pretrained(
+                folder, config=config, add_pooling_layer=False, use_safetensors=True,
+                output_loading_info=True, **local,
+            )  # fmt: skip
             model, report = loaded
             if missing := report["missing_keys"]:  # transformers fills these with random numbers
                 names = f"{min(missing)} and {len(missing) - 1} more"

@@ -79,55 +79,66 @@ def extract(
     Resumes and raises DataError as `fill` does, and for settings other than those of a finished
     file of that name.
     """
-    import torch
-
     from mmlib.features import backbones
 
-    out, images = extraction.out, extraction.images
-    torchvisions = backbone in backbones.TORCHVISIONS
-    default = backbones.published(backbone) if torchvisions else "unknown"
     settings: dict[str, Any] = {
         "backbone": backbone,
-        "weights": backbones.weights_note(extraction.weights, default, extraction.seed),
+        "weights": backbones.weights_note(backbone, extraction.weights, extraction.seed),
         "regions": regions,
-        **({} if torchvisions else {"library": backbones.version_of(backbone)}),
         "labels": labels is not None,
-        **extraction.settings(),
     }
+    if backbone not in backbones.TORCHVISIONS:
+        settings["library"] = backbones.version_of(backbone)
+
+    load = partial(backbones.load, backbone, extraction.weights, extraction.seed, regions)
+    return by_network(extraction, settings, {"labels": labels} if labels else {}, load)
+
+
+def by_network(
+    extraction: Extraction,
+    settings: Mapping[str, Any],
+    others: Mapping[str, Path],
+    load: Callable[[], Any],
+) -> FeatureStore:
+    """Write what a network sees of images: "features" and what else `others` names, into its files.
+
+    settings: of the network, which `load` gives: a `backbones.Vision` or `regions.Detector`.
+    """
+    import torch
+
+    out, images = extraction.out, extraction.images
+    settings = {**settings, **extraction.settings()}
     if out.exists():
         return finished(images, out, settings, extraction.batch)
-    model = backbones.load(backbone, extraction.weights, extraction.seed)
+    model = load()
     model.network.to(extraction.device)
 
     @torch.inference_mode()
     def compute(pictures: list[Any]) -> dict[str, np.ndarray]:
-        features, scores = model.see(torch.stack(pictures).to(extraction.device), regions)
-        features = features if regions == "grid" else features[:, 0]
+        rows = model.see([picture.to(extraction.device) for picture in pictures])
+        if others.keys() - rows.keys():
+            raise DataError(f"{settings['backbone']} has no classes (leave --labels out)")
+        arrays = {name: rows[name].float().cpu().numpy() for name in others}
+        features = rows["features"].squeeze(1).float().cpu().numpy()  # (n, D) of one region
         with np.errstate(over="ignore"):
-            rows = {"features": features.float().cpu().numpy().astype(extraction.dtype)}
-        if labels is not None:
-            if scores is None:
-                raise DataError(f"{backbone} has no classes (leave --labels out)")
-            rows["labels"] = scores.float().cpu().numpy()
-        return rows
+            return arrays | {"features": features.astype(extraction.dtype)}
+
+    def read(_: str, path: Path) -> Any:
+        try:
+            return model.preprocess(open_rgb(path))
+        except DataError as error:
+            problem = str(error).removeprefix(f"{path}: ")
+            raise DataError(f"{path}: {problem}; --skip-bad leaves such images out") from error
 
     compute([model.preprocess(Image.new("RGB", (256, 256)))])  # refuses before the work
-    outputs: dict[str, tuple[Path, dict[str, Any]]] = {"features": (out, {})}
-    if labels is not None:
-        outputs["labels"] = labels, {"label_names": model.label_names}
+    notes = {"labels": {"label_names": model.label_names}}
+    outputs = {
+        name: (path, notes.get(name, {})) for name, path in {"features": out, **others}.items()
+    }
     return fill(
-        images, outputs, settings,
-        lambda _, path: model.preprocess(open_picture(path)), compute,
+        images, outputs, settings, read, compute,
         batch=extraction.batch, skip_bad=extraction.skip_bad,
     )  # fmt: skip
-
-
-def open_picture(path: Path) -> Image.Image:
-    """Decode one picture completely; the DataError says what else can be done."""
-    try:
-        return open_rgb(path)
-    except DataError as error:
-        raise DataError(f"{error}; --skip-bad leaves such images out") from error
 
 
 def ids_settings(images: Images) -> dict[str, Any]:

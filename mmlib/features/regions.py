@@ -6,16 +6,17 @@ of Visual Genome, and its features are 1,024 wide instead of 2,048. What `extrac
 layout of SCAN's files and is read by `open_features`.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from mmlib.core.errors import DataError
-from mmlib.features.backbones import load_state, published, read_weights, weights_note
-from mmlib.features.extraction import Extraction, fill, finished, open_picture
+from mmlib.features.backbones import load_state, read_weights, weights_note
+from mmlib.features.extraction import Extraction, by_network
 from mmlib.features.store import FeatureStore
 
 # torchvision is imported where it is used, as in mmlib.features.backbones.
@@ -27,7 +28,7 @@ CLASSES = 91  # of MS-COCO, with the background and the numbers that it leaves o
 CLASS_BIAS = "roi_heads.box_predictor.cls_score.bias"
 
 
-class Detector(nn.Module):
+class Detector:
     """A torchvision Faster R-CNN that returns its best regions with their features.
 
     Every proposal of the network counts once, as the class that it most resembles, with its box
@@ -37,19 +38,19 @@ class Detector(nn.Module):
     apply. Features are taken at the boxes that are returned.
     """
 
-    def __init__(self, network: Any, count: int = COUNT) -> None:
-        super().__init__()
-        self.network, self.count = network, count
-        self.width = network.roi_heads.box_predictor.cls_score.in_features
+    label_names = ()
 
-    def forward(self, images: list[Tensor]) -> dict[str, Tensor]:
-        """Regions of RGB images (3, h, w) of any sizes, values 0 to 1.
+    def __init__(self, network: Any, count: int = COUNT) -> None:
+        self.network, self.count = network, count
+
+    def see(self, pictures: list[Tensor]) -> dict[str, Tensor]:
+        """Regions of pictures of `preprocess`, of any sizes.
 
         Returns features (n, count, width), the last layer of the box head; boxes (n, count, 4) as
         x1, y1, x2, y2 in pixels of the image; scores (n, count), the probability of the class.
         """
         net, heads = self.network, self.network.roi_heads
-        batch, _ = net.transform(images)
+        batch, _ = net.transform(pictures)
         maps = net.backbone(batch.tensors)
 
         def features(boxes: list[Tensor]) -> Tensor:
@@ -65,13 +66,23 @@ class Detector(nn.Module):
         of_images = net.transform.postprocess(
             [{"boxes": of_image} for of_image in boxes],
             batch.image_sizes,
-            [tuple(image.shape[1:]) for image in images],
+            [tuple(picture.shape[1:]) for picture in pictures],
         )
         return {
-            "features": features(list(boxes)).unflatten(0, (len(images), self.count)),
+            "features": features(list(boxes)).unflatten(0, (len(pictures), self.count)),
             "boxes": torch.stack([image["boxes"] for image in of_images]),
             "scores": torch.stack(scores),
         }
+
+    @staticmethod
+    def preprocess(picture: Image.Image) -> Tensor:
+        """RGB values (3, h, w), 0 to 1, of a picture; raises DataError for a thin strip."""
+        from torchvision.transforms.functional import to_tensor
+
+        if max(picture.size) > LONGEST * min(picture.size):
+            size = f"{picture.width} x {picture.height} pixels"
+            raise DataError(f"{size} are too thin a strip for the detector")
+        return to_tensor(picture)
 
     def _choose(
         self, boxes: Tensor, probabilities: Tensor, size: tuple[int, int]
@@ -118,7 +129,7 @@ def load_detector(weights: str | Path | None = None, seed: int = 0, side: int = 
     for layer in network.modules():
         if isinstance(layer, nn.BatchNorm2d):
             layer.eps = 0.0  # what the published weights were trained with
-    return Detector(network).eval().requires_grad_(False)
+    return Detector(network.eval().requires_grad_(False))
 
 
 def feature_name(weights: str | Path | None = None) -> str:
@@ -137,48 +148,16 @@ def extract(extraction: Extraction, side: int = 800) -> FeatureStore:
 
     Resumes, leaves out images and raises DataError as `mmlib.features.extraction.extract` does.
     """
-    out, images = extraction.out, extraction.images
+    out = extraction.out
     name = out.stem.removesuffix("_ims")
     if out.name != f"{name}_ims.npy":
         raise DataError(f"{out}: the file of regions must be named NAME_ims.npy")
     settings = {
         "backbone": MODEL,
-        "weights": weights_note(extraction.weights, published(MODEL), extraction.seed),
+        "weights": weights_note(MODEL, extraction.weights, extraction.seed),
         "regions": f"the {COUNT} best boxes; fc7 of the box head",
         "side": side,
-        **extraction.settings(),
     }
-    if out.exists():
-        return finished(images, out, settings, extraction.batch)
-    detector = load_detector(extraction.weights, extraction.seed, side).to(extraction.device)
-
-    @torch.inference_mode()
-    def compute(pictures: list[Tensor]) -> dict[str, np.ndarray]:
-        regions = detector([picture.to(extraction.device) for picture in pictures])
-        rows = {kind: values.float().cpu().numpy() for kind, values in regions.items()}
-        with np.errstate(over="ignore"):
-            return rows | {"features": rows["features"].astype(extraction.dtype)}
-
-    boxes, scores = (out.with_name(f"{name}_{kind}.npy") for kind in ("boxes", "scores"))
-    outputs = {
-        "features": (out, {}),
-        "boxes": (boxes, {"values": "x1, y1, x2, y2 in pixels"}),
-        "scores": (scores, {}),
-    }
-    return fill(
-        images, outputs, settings, open_pixels, compute,
-        batch=extraction.batch, skip_bad=extraction.skip_bad,
-    )  # fmt: skip
-
-
-def open_pixels(name: str, path: Path) -> Tensor:
-    """RGB values (3, h, w), 0 to 1, of a picture; raises DataError for a thin strip."""
-    from torchvision.transforms.functional import to_tensor
-
-    picture = open_picture(path)
-    if max(picture.size) > LONGEST * min(picture.size):
-        raise DataError(
-            f"{path}: {picture.width} x {picture.height} pixels are too thin a strip for the "
-            "detector (--skip-bad leaves such images out)"
-        )
-    return to_tensor(picture)
+    others = {kind: out.with_name(f"{name}_{kind}.npy") for kind in ("boxes", "scores")}
+    load = partial(load_detector, extraction.weights, extraction.seed, side)
+    return by_network(extraction, settings, others, load)

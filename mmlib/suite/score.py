@@ -232,14 +232,13 @@ def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None
     vision: Any = None
     if sees != WORLD:
         name = sees["backbone"]
-        default = backbones.published(name) if name in backbones.TORCHVISIONS else "unknown"
-        given = backbones.weights_note(weights, default)
+        given = backbones.weights_note(name, weights)
         if given != sees["weights"]:
             raise DataError(
                 f"{path}: its pictures were seen by {name}, weights: {sees['weights']}; name these "
                 f"with --weights (now: {given})"
             )
-        vision = backbones.load(name, weights)
+        vision = backbones.load(name, weights, regions=sees["regions"])
         vision.network.to(device)
 
     @torch.inference_mode()
@@ -248,7 +247,7 @@ def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None
             seen = backbone.extract(pictures)[0]
         else:
             pixels = torch.stack([vision.preprocess(picture) for picture in pictures])
-            seen = vision.see(pixels.to(device), sees["regions"])[0].float().cpu().numpy()
+            seen = vision.see(pixels.to(device))["features"].float().cpu().numpy()
         if scale.shape[1] != seen.shape[-1]:
             raise DataError(
                 f"{path}: reads image features of width {scale.shape[1]}, not {seen.shape[-1]}, "

@@ -15,7 +15,7 @@ from mmlib.features.extraction import Extraction, extract
 from mmlib.features.store import open_features, open_rgb
 
 
-def tiny_network(name, weights=None, seed=0):
+def tiny_network(name, weights=None, seed=0, regions="grid"):
     """A seeded one-layer network of width 8 with 10 classes, or none for the name hf:flat."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -30,7 +30,7 @@ def tiny_network(name, weights=None, seed=0):
         pixels = np.asarray(picture.resize((224, 224)), dtype=np.float32)
         return torch.from_numpy(pixels).permute(2, 0, 1) / 255
 
-    return backbones.Vision(name, conv, preprocess, look, tuple("abcdefghij"))
+    return backbones.Vision(name, conv, preprocess, look, tuple("abcdefghij"), regions)
 
 
 @pytest.fixture(autouse=True)
@@ -96,9 +96,9 @@ def test_extract_writes_what_the_reader_reads(tmp_path, pictures):
     ]  # fmt: skip
     network = tiny_network("densenet169")
     with torch.inference_mode():
-        grid, scores = network.see(network.preprocess(open_rgb(pictures[4][1]))[None], "grid")
-    assert np.allclose(features.rows(["04.jpg"])[0], grid[0], atol=2e-3)
-    assert np.allclose(labels.rows(["04.jpg"])[0, 0], scores[0], atol=1e-6)
+        rows = network.see([network.preprocess(open_rgb(pictures[4][1]))])
+    assert np.allclose(features.rows(["04.jpg"])[0], rows["features"][0], atol=2e-3)
+    assert np.allclose(labels.rows(["04.jpg"])[0, 0], rows["labels"][0], atol=1e-6)
     whole = run(pictures, tmp_path / "global", regions="global", dtype="float32")
     assert (whole.array.shape, whole.array.dtype) == ((11, 8), np.float32)
     flat = run(pictures, tmp_path / "flat", "global", "hf:flat")
@@ -162,9 +162,9 @@ def test_damaged_settings_of_an_unfinished_run_are_named(tmp_path, pictures, mon
 
 def test_resume_does_not_compute_again(tmp_path, pictures, monkeypatch):
     break_off(pictures, tmp_path / "out", monkeypatch, 2)
-    observed, picture = [], extraction.open_picture
+    observed, picture = [], extraction.open_rgb
     monkeypatch.setattr(
-        extraction, "open_picture", lambda path: observed.append(path.name) or picture(path)
+        extraction, "open_rgb", lambda path: observed.append(path.name) or picture(path)
     )
     run(pictures, tmp_path / "out")
     assert sorted(observed) == [f"{i:02}.jpg" for i in range(6, 11)]

@@ -13,7 +13,7 @@ from mmlib.core.errors import DataError
 from mmlib.features import regions
 from mmlib.features.extraction import Extraction
 from mmlib.features.regions import COUNT, Detector, extract, load_detector
-from mmlib.features.store import open_features
+from mmlib.features.store import open_features, open_rgb
 
 SIDE = 64  # so that a network without training runs in a tenth of a second
 
@@ -32,7 +32,7 @@ def images():
 @pytest.fixture(scope="module")
 def found(detector, images):
     with torch.inference_mode():
-        return detector(images)
+        return detector.see(images)
 
 
 # The network
@@ -45,7 +45,7 @@ def test_regions_are_torchvisions_detections(detector, images, found, monkeypatc
     monkeypatch.setattr(heads, "detections_per_img", 1000)
     with torch.inference_mode():
         theirs = detector.network(images)
-        ours = Detector(detector.network, 200)(images)
+        ours = Detector(detector.network, 200).see(images)
     for i, their in enumerate(theirs):
         n = len(their["boxes"])
         assert 10 < n < 200
@@ -72,14 +72,6 @@ def test_features_are_those_of_the_box_head_at_the_boxes(detector, images, found
     assert found["features"].shape == (2, COUNT, 1024)
     torch.testing.assert_close(found["features"].flatten(0, 1), observed[0], rtol=1e-3, atol=1e-3)
     assert len(found["features"].flatten(0, 1).unique(dim=0)) > 2 * COUNT - 5
-
-
-def test_boxes_lie_in_the_picture_and_scores_fall(images, found):
-    for i, image in enumerate(images):
-        left, top, right, low = found["boxes"][i].unbind(1)
-        assert ((0 <= left) & (left < right) & (right <= image.shape[2] + 1e-3)).all()
-        assert ((0 <= top) & (top < low) & (low <= image.shape[1] + 1e-3)).all()
-        assert (found["scores"][i].diff() <= 0).all()  # nothing had to be filled up here
 
 
 def choose(boxes, scores, count=4):
@@ -112,7 +104,7 @@ def test_fewer_regions_than_asked_for_are_filled_up():
 @pytest.mark.parametrize("size", [(1, 1), (1, 100), (100, 1)])
 def test_tiny_pictures_have_all_their_regions(detector, size):
     with torch.inference_mode():
-        item = detector([torch.rand(3, *size)])
+        item = detector.see([torch.rand(3, *size)])
     assert item["features"].shape == (1, COUNT, 1024)
     assert torch.isfinite(item["features"]).all()
 
@@ -155,10 +147,11 @@ def test_weights_that_do_not_fit(tmp_path):
 # Extraction: a small network stands in, so that a run takes milliseconds.
 
 
-class Tiny(torch.nn.Module):
-    width = 5
+class Tiny(Detector):
+    def __init__(self):
+        super().__init__(torch.nn.Identity())
 
-    def forward(self, images):
+    def see(self, images):
         """Regions that depend on the picture and on its batch, as they do through padding."""
         level = torch.stack([image.mean() for image in images]) + 0.01 * len(images)
         rows = level[:, None] * torch.arange(1, COUNT + 1)
@@ -233,7 +226,7 @@ def test_names_and_damaged_pictures(tmp_path, tiny, pictures):
 def test_the_real_network_end_to_end(tmp_path, detector, pictures):
     store = run(pictures[:3], tmp_path / "out", seed=3)
     with torch.inference_mode():
-        expected = detector([regions.open_pixels("", path) for _, path in pictures[:2]])
+        expected = detector.see([detector.preprocess(open_rgb(path)) for _, path in pictures[:2]])
     assert np.array_equal(store.array[:2], expected["features"].numpy())
     boxes = torch.from_numpy(np.array(open_features(tmp_path / "out/own_boxes.npy").array[0]))
     assert torch.equal(boxes, expected["boxes"][0])
