@@ -11,25 +11,18 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from mmlib.core.jobs import Answer, Job, Run
-from mmlib.papers.coherence.data.pairs import Arrays, Split
-from mmlib.papers.coherence.method import (
-    average_precisions,
-    full_ranks,
-    mean_log_rank,
-    pool_metrics,
-    pool_ranks,
-    pools_of,
-)
+from mmlib.papers.coherence import method
+from mmlib.papers.coherence.data.pairs import Arrays
 
 BETAS = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 WORDS, PICTURES = 0.3, 1e-4  # ridge penalties: of occurring words, of a picture's features
+PENALTIES = (3.0, 30.0, 300.0)  # of the ridge regression
 Matrix: TypeAlias = np.ndarray | sparse.csr_matrix
 BySplit = Mapping[str, np.ndarray]
-PENALTIES = (3.0, 30.0, 300.0)  # of the ridge regression
 
 
 def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
-    """Ranks as of `train.train_and_score`, of what is not trained by gradient.
+    """Ranks as of `run.train_and_score`, of what is not trained by gradient.
 
     baseline "random": cosines drawn by the seed; "ridge": see `ridge`; "truth": the scores of the
     collection's oracle that "knows" what its row says.
@@ -41,9 +34,24 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         theta = arrays.truth[job.system["knows"]]
     else:
         theta = np.random.default_rng([7, job.seed]).random((count, count))
-    in_pools = pool_ranks(theta, pools_of(count))
-    values = {"test": {"rank": full_ranks(theta)}, "pools": pool_metrics(in_pools)}
+    in_pools = method.pool_ranks(theta, method.pools_of(count))
+    values = {"test": {"rank": method.full_ranks(theta)}, "pools": method.pool_metrics(in_pools)}
     return Answer(values, seconds=time.process_time() - started)
+
+
+def occurring(arrays: Arrays, split: str) -> sparse.csr_matrix:
+    """Whether each word occurs in each text, (n, words); padding and unknown words do not count."""
+    ids = arrays.splits[split].ids
+    rows, positions = np.nonzero(ids > 1)
+    pairs = np.unique(np.column_stack([rows, ids[rows, positions]]), axis=0).T
+    return sparse.csr_matrix((np.ones(pairs.shape[1]), pairs), shape=(len(ids), len(arrays.words)))
+
+
+def pictures_of(arrays: Arrays, split: str) -> np.ndarray:
+    """The features (n, W) of each pair's picture."""
+    images = arrays.splits[split].images
+    assert isinstance(images, np.ndarray)
+    return images[arrays.splits[split].image_of]
 
 
 def ridge(arrays: Arrays) -> np.ndarray:
@@ -52,24 +60,24 @@ def ridge(arrays: Arrays) -> np.ndarray:
     A ridge regression of a picture's features on which words occur, in closed form; the penalty is
     the one of PENALTIES that ranks dev best.
     """
-    x, y = occurring(arrays.splits["train"], len(arrays.words)), pictures_of(arrays.splits["train"])
+    x, y = occurring(arrays, "train"), pictures_of(arrays, "train")
     centre = y.mean(axis=0)
     products, target = (x.T @ x).toarray(), x.T @ (y - centre)
 
-    def cosines(split: Split, weights: np.ndarray) -> np.ndarray:
-        predicted = occurring(split, len(arrays.words)) @ weights
-        return _unit(predicted) @ _unit(pictures_of(split) - centre).T
+    def cosines(split: str, weights: np.ndarray) -> np.ndarray:
+        vectors = occurring(arrays, split) @ weights, pictures_of(arrays, split) - centre
+        units = (v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-9) for v in vectors)
+        predicted, pictures = units
+        return predicted @ pictures.T
 
     solutions = [
         cho_solve(cho_factor(products + penalty * np.eye(len(products))), target)
         for penalty in PENALTIES
     ]
-    best = min(solutions, key=lambda w: mean_log_rank(cosines(arrays.splits["val"], w)))
-    return cosines(arrays.splits["test"], best)
+    return cosines("test", min(solutions, key=lambda w: method.mean_log_rank(cosines("val", w))))
 
 
-def _unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+# --- What words and pictures say of relations ----------------------------------------------------
 
 
 def probe(train: Matrix, labels: np.ndarray, penalty: float, test: Matrix) -> np.ndarray:
@@ -104,24 +112,9 @@ def _logistic(x: Matrix, y: np.ndarray, penalty: float) -> np.ndarray:
     return minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
 
 
-def precisions(
-    train: Matrix, test: Matrix, labels: Mapping[str, np.ndarray], penalty: float
-) -> np.ndarray:
+def precisions(train: Matrix, test: Matrix, labels: BySplit, penalty: float) -> np.ndarray:
     """Average precision (C,) on test rows of probes that were fitted to training rows."""
-    return average_precisions(labels["test"], probe(train, labels["train"], penalty, test))
-
-
-def occurring(split: Split, words: int) -> sparse.csr_matrix:
-    """Whether each word occurs in each text, (n, words); padding and unknown words do not count."""
-    rows, positions = np.nonzero(split.ids > 1)
-    pairs = np.unique(np.column_stack([rows, split.ids[rows, positions]]), axis=0).T
-    return sparse.csr_matrix((np.ones(pairs.shape[1]), pairs), shape=(len(split), words))
-
-
-def pictures_of(split: Split) -> np.ndarray:
-    """The features (n, W) of each pair's picture."""
-    assert isinstance(split.images, np.ndarray)
-    return split.images[split.image_of]
+    return method.average_precisions(labels["test"], probe(train, labels["train"], penalty, test))
 
 
 def likelihood_ratios(arrays: Arrays, split: str) -> np.ndarray:
@@ -129,10 +122,9 @@ def likelihood_ratios(arrays: Arrays, split: str) -> np.ndarray:
 
     Row 0: log p(no | picture) − log p(no), row 1 the same of yes, by probes of training pictures.
     """
-    train = arrays.splits["train"]
-    pictures = pictures_of(arrays.splits[split])
-    logits = probe(pictures_of(train), train.labels, PICTURES, pictures)
-    rate = np.clip(train.labels.mean(axis=0), 1e-3, 1 - 1e-3)
+    labels, train = arrays.splits["train"].labels, pictures_of(arrays, "train")
+    logits = probe(train, labels, PICTURES, pictures_of(arrays, split))
+    rate = np.clip(labels.mean(axis=0), 1e-3, 1 - 1e-3)
     no = -np.logaddexp(0, logits) - np.log(1 - rate)
     return np.stack([no, -np.logaddexp(0, -logits) - np.log(rate)])
 
@@ -154,11 +146,11 @@ def fused(theta: np.ndarray, likely: np.ndarray, ratios: np.ndarray, beta: float
 def fused_ranks(theta: BySplit, likely: BySplit, ratios: BySplit) -> np.ndarray:
     """Ranks (n,) of test texts by `fused`, with the β that ranks dev best (mean log2 rank)."""
 
-    def dev_level(beta: float) -> float:
-        return mean_log_rank(fused(theta["val"], likely["val"], ratios["val"], beta))
+    def by(split: str, beta: float) -> np.ndarray:
+        return fused(theta[split], likely[split], ratios[split], beta)
 
-    beta = min(BETAS, key=dev_level)
-    return full_ranks(fused(theta["test"], likely["test"], ratios["test"], beta))
+    best = min(BETAS, key=lambda beta: method.mean_log_rank(by("val", beta)))
+    return method.full_ranks(by("test", best))
 
 
 def relations_in_ranking(arrays: Arrays, theta: BySplit) -> dict[str, np.ndarray]:
@@ -166,17 +158,16 @@ def relations_in_ranking(arrays: Arrays, theta: BySplit) -> dict[str, np.ndarray
 
     theta: cosines of the splits "val" and "test".
     """
-    train, size = arrays.splits["train"], len(arrays.words)
-    words, penalty = occurring(train, size), WORDS / len(train)
+    train, words = arrays.splits["train"].labels, occurring(arrays, "train")
     ratios = {split: likelihood_ratios(arrays, split) for split in theta}
     true = {split: arrays.splits[split].labels.astype(float) for split in theta}
-    by_words = {
-        name: expit(probe(words, train.labels, penalty, occurring(arrays.splits[name], size)))
-        for name in theta
+    told = {
+        split: expit(probe(words, train, WORDS / len(train), occurring(arrays, split)))
+        for split in theta
     }
     return {
         "rank, true relations": fused_ranks(theta, true, ratios),
-        "rank, told relations": fused_ranks(theta, by_words, ratios),
+        "rank, told relations": fused_ranks(theta, told, ratios),
     }
 
 
@@ -187,17 +178,15 @@ def describe_pairs(job: Job | None, arrays: Arrays, run: Run = Run()) -> Answer:
     probes of "AP of words" (which occur) and "AP of pictures" (their features).
     Split "test": for each relation whether it holds, such as "Visible".
     """
-    splits = {name: arrays.splits[name] for name in ("train", "test")}
-    labels = {name: split.labels for name, split in splits.items()}
-    bags = {name: occurring(split, len(arrays.words)) for name, split in splits.items()}
-    penalty = WORDS / len(labels["train"])
+    labels = {name: arrays.splits[name].labels for name in ("train", "test")}
+    bags, penalty = [occurring(arrays, name) for name in labels], WORDS / len(labels["train"])
     relations = {
         "rate": labels["test"].mean(axis=0),
-        "AP of words": precisions(bags["train"], bags["test"], labels, penalty),
+        "AP of words": precisions(*bags, labels, penalty),
     }
-    if isinstance(splits["train"].images, np.ndarray):
-        train, test = (pictures_of(split) for split in splits.values())
-        relations["AP of pictures"] = precisions(train, test, labels, PICTURES)
+    if isinstance(arrays.splits["train"].images, np.ndarray):
+        pictures = [pictures_of(arrays, name) for name in labels]
+        relations["AP of pictures"] = precisions(*pictures, labels, PICTURES)
     holds = dict(zip(arrays.relations, labels["test"].T.astype(float), strict=True))
     return Answer({"relations": relations, "test": holds})
 
@@ -210,8 +199,8 @@ def words_tell(arrays: Arrays) -> float:
     """
     from sklearn.metrics import roc_auc_score
 
-    known, test = arrays.splits["train"], arrays.splits["test"]
-    bags = [occurring(split, len(arrays.words)) for split in (known, test)]
-    scores = probe(bags[0], known.labels, WORDS / len(known), bags[1])
-    both = [0 < truth.sum() < len(truth) for truth in test.labels.T]
-    return float(roc_auc_score(test.labels[:, both], scores[:, both]))
+    train, test = (arrays.splits[name].labels for name in ("train", "test"))
+    bags = occurring(arrays, "train"), occurring(arrays, "test")
+    scores = probe(bags[0], train, WORDS / len(train), bags[1])
+    varies = test.any(axis=0) & ~test.all(axis=0)
+    return float(roc_auc_score(test[:, varies], scores[:, varies]))

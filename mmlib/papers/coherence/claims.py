@@ -3,7 +3,7 @@
 The claims of the controlled pairs are ours: they say where the idea is known to work.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -15,9 +15,7 @@ from mmlib.papers.coherence.data.pairs import CONTROLLED_TIER, MAP, relations_of
 from mmlib.papers.coherence.run import CMCA, CMCM, PAIRS, REFINED
 
 WIDE, LEAST = 0.2, 183  # the gap beyond which all is right; 183 texts without an error show < 2 %
-BY_CONFIDENCE = "rank by confidence"  # how ranks by η alone are named
 Seeds = Sequence[int]
-Term = tuple[str, str]  # a system and how it ranks
 
 
 def at_defaults(evidence: Evidence) -> list[str]:
@@ -26,19 +24,10 @@ def at_defaults(evidence: Evidence) -> list[str]:
     return sorted(names, key=lambda name: not name.lower().startswith("clue"))
 
 
-def gained(
-    evidence: Evidence, dataset: str, terms: Mapping[Term, float], seeds: Seeds | None = None
-) -> np.ndarray:
-    """(seeds, texts) weighted sum of −log2 rank: what the systems of positive weight gain."""
-    gains = [
-        -w * evidence.derived("log2", np.log2, dataset, *term, seeds) for term, w in terms.items()
-    ]
-    return np.sum(gains, axis=0)
-
-
-def over(better: Term, worse: Term) -> dict[Term, float]:
-    """The weights of a difference."""
-    return {better: 1.0, worse: -1.0}
+def with_values(evidence: Evidence, *terms: tuple[str, str], split: str = "test") -> list[str]:
+    """The collections at the dials' defaults that have all (system, metric)."""
+    names = at_defaults(evidence)
+    return [n for n in names if all(evidence.has(n, *term, split) for term in terms)]
 
 
 def ratio(above: np.ndarray, below: np.ndarray, clusters: Iterable) -> Effect:
@@ -47,21 +36,10 @@ def ratio(above: np.ndarray, below: np.ndarray, clusters: Iterable) -> Effect:
     return crossed(of_means + (above - of_means * below) / below.mean(), clusters)
 
 
-def with_refinement(evidence: Evidence, dataset: str) -> list[str]:
-    """The systems that refine."""
-    return [s for s in evidence.systems(dataset) if evidence.has(dataset, s, REFINED)]
-
-
-def recorded(evidence: Evidence, *terms: Term, split: str = "test") -> list[str]:
-    """The collections at the dials' defaults that have all terms."""
-    names = at_defaults(evidence)
-    return [n for n in names if all(evidence.has(n, *term, split) for term in terms)]
-
-
 def right_by_gap(evidence: Evidence, seeds: Seeds) -> Effects:
     """Percent right at rank 1 of the texts of larger gap minus those of smaller gap."""
     result = {}
-    for name in recorded(evidence, (CMCM.system, "gap")):
+    for name in with_values(evidence, (CMCM.system, "gap")):
         gap, rank = (evidence.values(name, CMCM.system, m, seeds) for m in ("gap", "rank"))
         wide = gap > np.median(gap, axis=1, keepdims=True)
         share = wide.mean(axis=1, keepdims=True)  # half of them, but for ties
@@ -73,7 +51,7 @@ def right_by_gap(evidence: Evidence, seeds: Seeds) -> Effects:
 def wrong_beyond(evidence: Evidence, seeds: Seeds) -> Effects:
     """Percent wrong among the texts whose gap is at least WIDE, where these are enough."""
     result = {}
-    for name in recorded(evidence, (CMCM.system, "gap")):
+    for name in with_values(evidence, (CMCM.system, "gap")):
         gap, rank = (evidence.values(name, CMCM.system, m, seeds) for m in ("gap", "rank"))
         wide = (gap >= WIDE).astype(float)
         if wide.sum() >= LEAST * len(wide):
@@ -84,7 +62,7 @@ def wrong_beyond(evidence: Evidence, seeds: Seeds) -> Effects:
 def predictions(evidence: Evidence, seeds: Seeds) -> Effects:
     """Average precision of CMCM minus chance, mean over relations, over seeds."""
     result = {}
-    for name in recorded(evidence, (CMCM.system, "AP"), split="relations"):
+    for name in with_values(evidence, (CMCM.system, "AP"), split="relations"):
         if len(seeds) < 2:
             return ONE_SEED
         precision = evidence.values(name, CMCM.system, "AP", seeds, "relations")
@@ -106,51 +84,45 @@ def over_trainings(medr: np.ndarray) -> np.ndarray:
 def less_over_trainings(evidence: Evidence, seeds: Seeds) -> Effects:
     """How much less the MedR of refined CMCM varies over trainings than CMCA's."""
     terms, result = ((CMCA.system, "MedR"), (CMCM.system, "MedR, refined")), {}
-    for name in recorded(evidence, *terms, split="pools"):
+    for name in with_values(evidence, *terms, split="pools"):
         if len(seeds) < 2:
             return ONE_SEED
-        agnostic, aware = (
-            over_trainings(evidence.values(name, *term, seeds, "pools")) for term in terms
-        )
+        medr = (evidence.values(name, *term, seeds, "pools") for term in terms)
+        agnostic, aware = map(over_trainings, medr)
         result[name] = over_seeds(agnostic - aware)
     return result or NOT_TRAINED
 
 
 def where_it_holds(evidence: Evidence, seeds: Seeds) -> Effects:
     """What CMCM gains over CMCA on the texts of which a relation holds, by relation."""
-    terms, gains = over((CMCM.system, "rank"), (CMCA.system, "rank")), {}
-    for name in recorded(evidence, *terms):
-        values, clusters = gained(evidence, name, terms, seeds), evidence.clusters(name)
-        for c in (entry for entry in relations_of(name) if evidence.has(name, PAIRS, entry)):
-            holds = evidence.values(name, PAIRS, c, seeds)[0] > 0
-            if len(np.unique(clusters[holds])) > 1:
-                gains[f"{name}, {c}"] = crossed(values[:, holds], clusters[holds])
+    terms, gains = ((CMCA.system, "rank"), (CMCM.system, "rank")), {}
+    for name in with_values(evidence, *terms):
+        clusters = evidence.clusters(name)
+        agnostic, aware = (evidence.derived("log2", np.log2, name, *term, seeds) for term in terms)
+        for relation in relations_of(name):
+            if evidence.has(name, PAIRS, relation):
+                holds = evidence.values(name, PAIRS, relation, seeds)[0] > 0
+                if len(np.unique(clusters[holds])) > 1:
+                    gained = (agnostic - aware)[:, holds]
+                    gains[f"{name}, {relation}"] = crossed(gained, clusters[holds])
     return gains or NOT_TRAINED
 
 
-def log2(metric: str, evidence: Evidence, collection: str, system: str) -> Recorded:
-    """log2 of a recorded rank."""
-    return Recorded(system, metric, change=np.log2)
-
-
-def of_pools(
-    metric: str, change: Callable, evidence: Evidence, collection: str, system: str
+def _made_of(
+    metric: str, split: str, change: Callable, evidence: Evidence, collection: str, system: str
 ) -> Recorded:
-    """What a change makes of a figure of all pools, for an interval over seeds alone."""
-    return Recorded(system, metric, "pools", change)
+    return Recorded(system, metric, split, change)
 
 
 VOCABULARY = Vocabulary(
     metrics={
-        **{f"log2 {rank}": partial(log2, rank) for rank in ("rank", REFINED, BY_CONFIDENCE)},
-        **{
-            recall + refined: partial(of_pools, recall + refined, np.mean)
-            for recall in ("R@1", "R@5", "R@10") for refined in ("", ", refined")
-        },
-        **{
-            f"deviation of {medr}": partial(of_pools, medr, partial(np.std, ddof=1))
-            for medr in ("MedR", "MedR, refined")
-        },
+        **{f"log2 {rank}": partial(_made_of, rank, "test", np.log2)
+           for rank in ("rank", REFINED, "rank by confidence")},
+        # of all pools, for an interval over seeds alone
+        **{recall: partial(_made_of, recall, "pools", np.mean)
+           for k in (1, 5, 10) for recall in (f"R@{k}", f"R@{k}, refined")},
+        **{f"deviation of {medr}": partial(_made_of, medr, "pools", partial(np.std, ddof=1))
+           for medr in ("MedR", "MedR, refined")},
     },
     collections={"at the dials' defaults": at_defaults},
 )  # fmt: skip

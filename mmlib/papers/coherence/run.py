@@ -13,46 +13,11 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
 from mmlib.core.jobs import NO_SEED, Answer, History, Job, Run, Stage
 from mmlib.features import backbones
-from mmlib.papers.coherence.baselines import (
-    BySplit,
-    describe_pairs,
-    precisions,
-    relations_in_ranking,
-    score,
-)
+from mmlib.papers.coherence import baselines, method
 from mmlib.papers.coherence.data import Study, prepare
-from mmlib.papers.coherence.data.pairs import (
-    CLUE_LIKE,
-    CONTROLLED,
-    CONTROLLED_TIER,
-    HELPFUL,
-    MAP,
-    PLACES,
-    Arrays,
-    Split,
-    relations_of,
-    row_batches,
-)
-from mmlib.papers.coherence.method import (
-    AttentionPooling,
-    Batch,
-    CoherenceHead,
-    ImageEncoder,
-    LastStates,
-    Model,
-    TextEncoder,
-    average_precisions,
-    confidence,
-    full_ranks,
-    gap,
-    hinge_cosine,
-    hinge_distance,
-    mean_log_rank,
-    pool_metrics,
-    pool_ranks,
-    pools_of,
-    positive_weights,
-)
+from mmlib.papers.coherence.data import pairs as collections
+from mmlib.papers.coherence.data.pairs import Arrays, Split
+from mmlib.papers.coherence.method import Batch, Model
 
 PAPER = "coherence"
 
@@ -89,10 +54,9 @@ CMCA = System("CMCA", reports="all")
 NO_ATTENTION = System("CMCM-NoAttn", attention=False, relations="all", reports="refined")
 CMCM = System("CMCM", relations="all", reports="all")
 SYSTEMS = (BASE, CMCA, NO_ATTENTION, CMCM)  # the paper's, beside CMCM_c
-SWEEP = (0.01, 0.4, 2.0)  # λ_cls beside 0 and 0.1, some of Fig. 8's
-SWEPT = tuple(
+SWEPT = tuple(  # some of Fig. 8's, beside 0 and 0.1
     replace(CMCM, system=f"CMCM, λ_cls {value:g}", lambda_cls=value, reports="ranks")
-    for value in SWEEP
+    for value in (0.01, 0.4, 2.0)
 )
 BASELINES = ({"system": "Random", "baseline": "random"}, {"system": "Ridge", "baseline": "ridge"})
 ORACLES = (  # readers that see what a controlled picture shows, see `data.controlled.truth`
@@ -114,18 +78,18 @@ def trained_systems(dataset: str) -> list[System]:
 
     On controlled pairs λ_cls is what matters; one relation alone is learnt where all help.
     """
-    if dataset in CONTROLLED:
+    if dataset in collections.CONTROLLED:
         chosen = [replace(CMCA, reports="ranks"), replace(CMCM, reports="refined"), *SWEPT]
-        return [*chosen, single(PLACES[0])] if dataset == HELPFUL else chosen
-    if dataset in MAP:
+        return [*chosen, single("first")] if dataset == collections.HELPFUL else chosen
+    if dataset in collections.MAP:
         return [CMCA, replace(CMCM, reports="ranks")]
-    chosen = [*SYSTEMS, *map(single, relations_of(dataset))]
-    return [*chosen, *SWEPT] if dataset == CLUE_LIKE else chosen
+    chosen = [*SYSTEMS, *map(single, collections.relations_of(dataset))]
+    return [*chosen, *SWEPT] if dataset == collections.CLUE_LIKE else chosen
 
 
 def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
     """The columns of each system, trained or not, that may be in the record of a collection."""
-    untrained = ORACLES if tier == CONTROLLED_TIER else BASELINES
+    untrained = ORACLES if tier == collections.CONTROLLED_TIER else BASELINES
     rows = (*map(asdict, trained_systems(dataset)), *untrained, {"system": PAIRS})
     return {row["system"]: row for row in rows}
 
@@ -181,7 +145,7 @@ BUDGETS = {
     "paper": Settings(),
 }  # fmt: skip
 # Pairs are as few as 300, and texts are short.
-BUDGETS[CONTROLLED_TIER] = replace(BUDGETS["world"], epochs=30)
+BUDGETS[collections.CONTROLLED_TIER] = replace(BUDGETS["world"], epochs=30)
 
 
 def budget(tier: str, dataset: str) -> Settings:
@@ -195,22 +159,22 @@ def budget(tier: str, dataset: str) -> Settings:
 
 STRENGTHS = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)
 THRESHOLDS = (0.02, 0.05, 0.1, 0.2, 2.0)  # 2: every text is refined
-LOSSES = {"distance": hinge_distance, "cosine": hinge_cosine}
 
 
 def make(system: System, settings: Settings, arrays: Arrays, seed: int) -> Model:
     """The model that a training of this seed starts from."""
     seed_everything(seed)
     train, columns = arrays.splits["train"], system.columns(arrays.relations)
-    weights = positive_weights(train.labels[:, columns])
+    weights = method.positive_weights(train.labels[:, columns])
     backbone = None if isinstance(train.images, np.ndarray) else _resnet50()
-    texts = TextEncoder(
+    texts = method.TextEncoder(
         torch.tensor(arrays.words), settings.hidden, settings.width, settings.dropout,
-        pooling=AttentionPooling if system.attention else LastStates,
+        pooling=method.AttentionPooling if system.attention else method.LastStates,
     )  # fmt: skip
-    images = ImageEncoder(arrays.image_width, settings.width, backbone)
-    head = CoherenceHead(settings.width, len(columns)) if columns else None
-    retrieval_loss = partial(LOSSES[settings.loss], margin=settings.margin)
+    images = method.ImageEncoder(arrays.image_width, settings.width, backbone)
+    head = method.CoherenceHead(settings.width, len(columns)) if columns else None
+    loss = method.hinge_distance if settings.loss == "distance" else method.hinge_cosine
+    retrieval_loss = partial(loss, margin=settings.margin)
     return Model(texts, images, head, columns, weights, system.lambda_cls, retrieval_loss)
 
 
@@ -231,11 +195,11 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Model, History]:
 
     def batches(epoch: int) -> Iterator[Batch]:
         order = np.random.default_rng([job.seed, epoch]).permutation(len(train))
-        chosen = row_batches(order, settings.batch)
+        chosen = collections.row_batches(order, settings.batch)
         return (train.batch(rows, run.device, augment=True) for rows in chosen)
 
     def evaluate() -> dict[str, float]:
-        ranks = full_ranks(encode(model, dev, run.device).theta)
+        ranks = method.full_ranks(encode(model, dev, run.device).theta)
         return {"dev_loss": float(np.log2(ranks).mean()), "dev_MedR": float(np.median(ranks))}
 
     optimizer = torch.optim.Adam(
@@ -274,11 +238,6 @@ class Encoded:
         cosines = self.texts.astype(np.float64) @ self.images.astype(np.float64).T
         return cosines[:, self.image_of]
 
-    @property
-    def of_pairs(self) -> np.ndarray:
-        """The vector (n, D) of each pair's image."""
-        return self.images[self.image_of]
-
 
 @torch.no_grad()
 def encode(model: Model, split: Split, device: str = "cpu", size: int = 256) -> Encoded:
@@ -301,13 +260,23 @@ def encode(model: Model, split: Split, device: str = "cpu", size: int = 256) -> 
 
 @torch.no_grad()
 def probabilities(model: Model, encoded: Encoded) -> np.ndarray:
-    """x (n, n, relations of the head): every text with every pair's image. ValueError: no head."""
-    if model.head is None:
-        raise ValueError("this system learns no relations, so it has no confidence to refine with")
-    device = model.weights.device
-    texts = torch.from_numpy(encoded.texts).to(device)
-    images = torch.from_numpy(encoded.images).to(device)
-    return model.head.all_pairs(texts, images).cpu().numpy()[:, encoded.image_of]
+    """x (n, n, relations of the head): every text with every pair's image."""
+    assert model.head is not None
+    vectors = (
+        torch.tensor(v, device=model.weights.device) for v in (encoded.texts, encoded.images)
+    )
+    return model.head.all_pairs(*vectors).cpu().numpy()[:, encoded.image_of]
+
+
+def examples(encoded: Encoded, rows: Sequence[int], top: int = 5) -> list[dict[str, Any]]:
+    """The best pairs' rows of some texts, the rank of their own, and their words' weights."""
+    theta = encoded.theta
+    ranks, best = method.full_ranks(theta), np.argsort(-theta, kind="stable")[:, :top]
+    attention = encoded.attention or [None] * len(theta)
+    return [
+        {"text": row, "best": best[row], "rank": ranks[row], "attention": attention[row]}
+        for row in rows
+    ]
 
 
 # --- One job -------------------------------------------------------------------------------------
@@ -319,7 +288,7 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     Split "test", a value a text: "rank" by θ; where the system reports "refined", also "rank,
     refined" (λ and T as in the code), "rank, refined as dev chose"; "all": "rank, refined, T 0.1",
     "rank by confidence" (η alone) and "gap" (Δ), and of a system without relations "rank, true
-    relations" and "rank, told relations" (see `probes`).
+    relations" and "rank, told relations" (see `baselines.relations_in_ranking`).
     Split "pools", a value a pool: "MedR", "R@1", "R@5", "R@10", and "MedR, refined" and so on.
     Split "relations", a value a relation, where all is reported: see `of_relations`.
     """
@@ -327,55 +296,39 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     model, history = train(job, arrays, run)
     encoded = {name: encode(model, arrays.splits[name], run.device) for name in ("val", "test")}
     theta = {name: split.theta for name, split in encoded.items()}
-    pools = pools_of(len(theta["test"]))
-    values: dict[str, dict[str, np.ndarray]] = {
-        "test": {"rank": full_ranks(theta["test"])},
-        "pools": pool_metrics(pool_ranks(theta["test"].astype(np.float32), pools)),
-    }
-    reports = job.system["reports"]
-    if reports == "all":
+    test, settings = theta["test"], Settings(**job.settings)
+    in_pools, pools = test.astype(np.float32), method.pools_of(len(test))
+    ranks = {"rank": method.full_ranks(test)}
+    metrics = method.pool_metrics(method.pool_ranks(in_pools, pools))
+    values = {"test": ranks, "pools": metrics}
+    reports_all = job.system["reports"] == "all"
+    if reports_all:
         values["relations"] = of_relations(model, arrays, encoded["test"], run.device)
         if model.head is None and isinstance(arrays.splits["train"].images, np.ndarray):
-            values["test"] |= relations_in_ranking(arrays, theta)
-    if reports != "ranks" and model.head is not None:
-        if reports == "all":
-            values["test"]["gap"] = gap(theta["test"])
+            ranks |= baselines.relations_in_ranking(arrays, theta)
+    if job.system["reports"] != "ranks" and model.head is not None:
         x = {name: probabilities(model, split) for name, split in encoded.items()}
-        refined, of_pools = refinements(theta, x, Settings(**job.settings), pools)
-        if reports != "all":
-            refined = {name: refined[name] for name in (REFINED, f"{REFINED} as dev chose")}
-        values["test"] |= refined
-        values["pools"] |= of_pools
+        strength, threshold = best_refinement(theta["val"], x["val"])
+        eta = method.confidence(x["test"], settings.strength)
+        as_chosen = method.confidence(x["test"], strength)
+        ranks[REFINED] = method.full_ranks(test, eta, settings.threshold)
+        ranks[f"{REFINED} as dev chose"] = method.full_ranks(test, as_chosen, threshold)
+        if reports_all:
+            ranks["gap"] = method.gap(test)
+            ranks[f"{REFINED}, T {OTHER_THRESHOLD}"] = method.full_ranks(test, eta, OTHER_THRESHOLD)
+            ranks["rank by confidence"] = method.full_ranks(eta)
+        refined = method.pool_ranks(in_pools, pools, eta, settings.threshold)
+        metrics |= {f"{name}, refined": v for name, v in method.pool_metrics(refined).items()}
     return Answer(values, history, time.process_time() - started)
-
-
-def refinements(
-    theta: BySplit, x: BySplit, settings: Settings, pools: np.ndarray
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Ranks of test texts under θ̄, and MedR and recalls of the same pools.
-
-    theta (n, n), x (n, n, C): cosines and probabilities of the splits "val" and "test".
-    """
-    test, eta = theta["test"], confidence(x["test"], settings.strength)
-    strength, threshold = best_refinement(theta["val"], x["val"])
-    ranks = {
-        REFINED: full_ranks(test, eta, settings.threshold),
-        f"{REFINED} as dev chose": full_ranks(test, confidence(x["test"], strength), threshold),
-        f"{REFINED}, T {OTHER_THRESHOLD}": full_ranks(test, eta, OTHER_THRESHOLD),
-        "rank by confidence": full_ranks(eta),
-    }
-    metrics = pool_metrics(pool_ranks(test.astype(np.float32), pools, eta, settings.threshold))
-    return ranks, {f"{name}, refined": values for name, values in metrics.items()}
 
 
 def best_refinement(theta: np.ndarray, x: np.ndarray) -> tuple[float, float]:
     """λ and T of the lowest mean log2 rank on the dev pairs; the weakest where tied."""
     scored = []
     for strength in STRENGTHS:
-        eta = confidence(x, strength)
-        scored += [(mean_log_rank(theta, eta, t), strength, t) for t in THRESHOLDS]
-    _, strength, threshold = min(scored)
-    return strength, threshold
+        eta = method.confidence(x, strength)
+        scored += [(method.mean_log_rank(theta, eta, t), strength, t) for t in THRESHOLDS]
+    return min(scored)[1:]
 
 
 @torch.no_grad()
@@ -389,37 +342,27 @@ def of_relations(model: Model, arrays: Arrays, test: Encoded, device: str) -> di
     labels = {name: arrays.splits[name].labels for name in ("train", "test")}
     encoded = {"train": encode(model, arrays.splits["train"], device), "test": test}
     texts = {name: split.texts.astype(float) for name, split in encoded.items()}
-    images = {name: split.of_pairs.astype(float) for name, split in encoded.items()}
+    images = {n: split.images[split.image_of].astype(float) for n, split in encoded.items()}
     joined = {name: np.hstack([texts[name], images[name]]) for name in encoded}
     values = {
-        f"AP of {name}": precisions(vectors["train"], vectors["test"], labels, 1e-4)
+        f"AP of {name}": baselines.precisions(vectors["train"], vectors["test"], labels, 1e-4)
         for name, vectors in (("z_S", texts), ("z_I", images), ("both", joined))
     }
     if model.head is None or len(model.columns) < len(arrays.relations):
         return values
-    pairs = (torch.from_numpy(vectors).to(device) for vectors in (test.texts, test.of_pairs))
-    scores = {"AP": model.head(*pairs).cpu().numpy()}
+    pairs = (torch.tensor(v, device=device) for v in (test.texts, test.images[test.image_of]))
     weight = model.head.linear.weight.cpu().numpy().astype(float)
     a, b = np.split(weight, 2, axis=1)  # (C, D) each
-    scores |= {"AP, text part": texts["test"] @ a.T, "AP, image part": images["test"] @ b.T}
+    scores = {"AP": model.head(*pairs).cpu().numpy(), "AP, text part": texts["test"] @ a.T,
+              "AP, image part": images["test"] @ b.T}  # fmt: skip
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     values["alignment"] = (a * b).sum(axis=1) / lengths
-    return values | {name: average_precisions(labels["test"], x) for name, x in scores.items()}
+    return values | {
+        name: method.average_precisions(labels["test"], x) for name, x in scores.items()
+    }
 
 
-def examples(encoded: Encoded, rows: Sequence[int], top: int = 5) -> list[dict[str, Any]]:
-    """The best pairs' rows of some texts, the rank of their own, and their words' weights."""
-    theta = encoded.theta
-    ranks = full_ranks(theta)
-    return [
-        {
-            "text": int(row),
-            "best": [int(i) for i in np.argsort(-theta[row], kind="stable")[:top]],
-            "rank": float(ranks[row]),
-            "attention": None if encoded.attention is None else encoded.attention[row],
-        }
-        for row in rows
-    ]
+# --- The record ----------------------------------------------------------------------------------
 
 
 def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
@@ -427,36 +370,30 @@ def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
     return {name: prepare(pairs, budget(tier, name), tier) for name, pairs in study.items()}
 
 
-# --- The record -----------------------------------------------------------------------------------
+def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
+    """All that a record needs: baselines or oracles, descriptions of the pairs, and trainings.
 
-PAPER = "coherence"
-
-
-def trainings(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Job]:
-    """A job for each collection, system and seed; none of a relation that training never has."""
-    return [
+    No system is trained that learns a relation which training never has.
+    """
+    random, ridge = BASELINES
+    untrained: list[Job] = []
+    for dataset, arrays in data.items():
+        if arrays.truth:
+            untrained += [Job(PAPER, tier, dataset, oracle, NO_SEED) for oracle in ORACLES]
+        elif dataset not in collections.MAP:
+            untrained += [Job(PAPER, tier, dataset, random, seed) for seed in seeds]
+            if isinstance(arrays.splits["train"].images, np.ndarray):
+                untrained.append(Job(PAPER, tier, dataset, ridge, NO_SEED))
+    descriptions = [Job(PAPER, tier, dataset, {"system": PAIRS}, NO_SEED) for dataset in data]
+    trainings = [
         Job(PAPER, tier, dataset, asdict(system), seed, asdict(budget(tier, dataset)))
         for seed in seeds
         for dataset, arrays in data.items()
         for system in trained_systems(dataset)
         if arrays.splits["train"].labels[:, system.columns(arrays.relations)].any(axis=0).all()
     ]
-
-
-def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
-    """All that a record needs: baselines or oracles, descriptions of the pairs, and trainings."""
-    random, ridge = BASELINES
-    baselines = []
-    for dataset, arrays in data.items():
-        if arrays.truth:
-            baselines += [Job(PAPER, tier, dataset, oracle, NO_SEED) for oracle in ORACLES]
-        elif dataset not in MAP:
-            baselines += [Job(PAPER, tier, dataset, random, seed) for seed in seeds]
-            if isinstance(arrays.splits["train"].images, np.ndarray):
-                baselines.append(Job(PAPER, tier, dataset, ridge, NO_SEED))
-    descriptions = [Job(PAPER, tier, dataset, {"system": PAIRS}, NO_SEED) for dataset in data]
     return [
-        Stage(score, baselines),
-        Stage(describe_pairs, descriptions),
-        Stage(train_and_score, trainings(tier, data, seeds)),
+        Stage(baselines.score, untrained),
+        Stage(baselines.describe_pairs, descriptions),
+        Stage(train_and_score, trainings),
     ]

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -16,28 +15,14 @@ from mmlib.core.effects import Effect
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.related import RelatedPairs
 from mmlib.core.tables import Cells, Term, interval, paper_values, table
-from mmlib.papers.coherence.claims import at_defaults, ratio, with_refinement
-from mmlib.papers.coherence.data.pairs import (
-    CITE_LIKE,
-    CLUE_LIKE,
-    CONTROLLED,
-    CONTROLLED_TIER,
-    DIALS,
-    FEW,
-    HELPFUL,
-    MANY,
-    PLACES,
-    SIGNALS,
-    TELLINGS,
-    Arrays,
-    relations_of,
-)
-from mmlib.papers.coherence.data.schemes import SCHEMES
-from mmlib.papers.coherence.method import expected_in_pools, mean_log_rank
+from mmlib.papers.coherence import method
+from mmlib.papers.coherence.claims import at_defaults, ratio
+from mmlib.papers.coherence.data import pairs as collections
+from mmlib.papers.coherence.data.pairs import Arrays
+from mmlib.papers.coherence.data.world import SCHEMES
 from mmlib.papers.coherence.run import (
     CMCA,
     CMCM,
-    ORACLES,
     OTHER_THRESHOLD,
     PAIRS,
     REFINED,
@@ -48,24 +33,23 @@ from mmlib.papers.coherence.run import (
 )
 
 ON_DEV = "dev_loss", "mean log2 rank on dev"
-RANK, TRUE, TOLD = "rank", "rank, true relations", "rank, told relations"
-CMCA_RANK, CMCA_ORACLE = (CMCA.system, RANK), (CMCA.system, TRUE)
-FUSED = {TOLD: "CMCA + relations told by words", TRUE: "CMCA + true relations"}
-PRINTED = {CLUE_LIKE: "table5", "flickr8k": "table5", "clue": "table5", "clue clean": "table5",
-           CITE_LIKE: "table4", "cite": "table4", "cite++": "table4"}  # fmt: skip
 POOL_METRICS = ("MedR", "R@1", "R@5", "R@10")
-RELATIONS, THINGS = (oracle["system"] for oracle in ORACLES)
-FIRST = single(PLACES[0]).system
+CMCA_RANK, CMCM_RANK = (CMCA.system, "rank"), (CMCM.system, "rank")
+CMCA_ORACLE = (CMCA.system, "rank, true relations")
+FUSED = {
+    "CMCA + relations told by words": (CMCA.system, "rank, told relations"),
+    "CMCA + true relations": CMCA_ORACLE,
+}
 # λ_cls -> the system that learns all relations with it
 WEIGHTS = {s.lambda_cls: s.system for s in sorted((CMCM, *SWEPT), key=lambda s: s.lambda_cls)}
 # What learning the relations is worth in each kind of data: tier, collection, system.
 WORTH = {
-    "1,000 made-up pairs, λ = .4": (CONTROLLED_TIER, HELPFUL, SWEPT[1]),
-    "1,000 made-up pairs, λ = .1": (CONTROLLED_TIER, HELPFUL, CMCM),
-    "4,000 made-up pairs, λ = .4": (CONTROLLED_TIER, MANY, SWEPT[1]),
-    "300 made-up pairs, λ = .4": (CONTROLLED_TIER, FEW, SWEPT[1]),
-    "picture world, captions": ("world", CLUE_LIKE, CMCM),
-    "picture world, recipe steps": ("world", CITE_LIKE, CMCM),
+    "1,000 made-up pairs, λ = .4": ("controlled", collections.HELPFUL, SWEPT[1]),
+    "1,000 made-up pairs, λ = .1": ("controlled", collections.HELPFUL, CMCM),
+    "4,000 made-up pairs, λ = .4": ("controlled", collections.MANY, SWEPT[1]),
+    "300 made-up pairs, λ = .4": ("controlled", collections.FEW, SWEPT[1]),
+    "picture world, captions": ("world", collections.CLUE_LIKE, CMCM),
+    "picture world, recipe steps": ("world", collections.CITE_LIKE, CMCM),
     "photographs": ("flickr8k", "flickr8k", CMCM),
 }
 
@@ -74,22 +58,19 @@ WORTH = {
 
 def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
     """All tables that need nothing but evidence, by name; those of a collection end with its."""
-    if evidence.header["tier"] == CONTROLLED_TIER:
-        names = controlled(evidence)
-        systems = (THINGS, CMCA.system, *WEIGHTS.values(), FIRST, RELATIONS)
-        gains = controlled_gains(evidence)
-        rows = list(dict.fromkeys(name for found in gains.values() for name in found))
-        return {
-            "levels": table(systems, names, lambda system, name: interval(
-                logs(evidence, name).effect({(system, RANK): 1}), 2)),
-            "gains": table(rows, {name: gains[name] for name in names}, lambda row, found: (
-                found[row].told() if row in found else None)),
-        }  # fmt: skip
-    found: dict[str, pd.DataFrame] = {}
-    for name in at_defaults(evidence):
-        for made in (results, main_table, refinement, predicted, probes, table7):
-            found[f"{made.__name__}_{name}"] = made(evidence, name)
-    return found
+    if evidence.header["tier"] != "controlled":
+        made = (results, main_table, refinement, predicted, probes, table7)
+        names = at_defaults(evidence)
+        return {f"{of.__name__}_{name}": of(evidence, name) for name in names for of in made}
+    gains = controlled_gains(evidence)
+    first = single("first").system
+    systems = ("Oracle of things", CMCA.system, *WEIGHTS.values(), first, "Oracle of relations")
+    rows = list(dict.fromkeys(name for of in gains.values() for name in of))
+    return {
+        "levels": table(systems, list(gains), lambda system, name: interval(
+            logs(evidence, name).effect({(system, "rank"): 1}), 2)),
+        "gains": table(rows, gains, lambda row, of: of[row].told() if row in of else None),
+    }  # fmt: skip
 
 
 def how_realised(scheme: str = "clue") -> pd.DataFrame:
@@ -110,8 +91,7 @@ def gain(evidence: Evidence, dataset: str, better: Term, worse: Term = CMCA_RANK
 def rankings(evidence: Evidence, dataset: str) -> dict[str, Term]:
     """Our name of each way to rank -> (system, metric): baselines, systems, fusions."""
     names = ["Random", "Ridge", *(system.system for system in trained_systems(dataset))]
-    terms = {name: (name, RANK) for name in names}
-    terms |= {name: (CMCA.system, metric) for metric, name in FUSED.items()}
+    terms = {name: (name, "rank") for name in names} | FUSED
     return {name: term for name, term in terms.items() if evidence.has(dataset, *term)}
 
 
@@ -145,6 +125,11 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
         write(term) if write is level or term != CMCA_RANK else None))  # fmt: skip
 
 
+def is_cites(dataset: str) -> bool:
+    """Whether the paper's figures of CITE++ stand beside a collection's, else those of Clue."""
+    return dataset.lower().startswith("cite")
+
+
 def main_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Table 4 or 5 beside ours: MedR and R@1, 5, 10 of θ and θ̄ in the same pools of 500.
 
@@ -152,27 +137,26 @@ def main_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
     lacks. "pools": standard deviation of MedR over the pools of a training, which is what the
     paper prints as ±; "seeds": over trainings.
     """
-    paper, cells = paper_values("coherence", PRINTED[dataset]), Cells(evidence, dataset, "pools")
-    own = (*SYSTEMS, *map(single, relations_of(dataset)))
-    names = ["Random", "Ridge", *(system.system for system in own)]
+    paper = paper_values("coherence", "table4" if is_cites(dataset) else "table5").astype(float)
+    cells = Cells(evidence, dataset, "pools")
 
-    def printed(metric: str) -> Callable[[str], float | None]:
-        return lambda name: float(paper.loc[name, metric]) if name in paper.index else None
+    def cell(name: str, column: tuple[str, str]) -> float | None:
+        metric, of = column
+        if of.startswith("paper"):
+            printed = "MedR_std" if of == "paper's ±" else metric
+            return paper.loc[name, printed] if name in paper.index else None
+        if of == "pools":
+            return float(cells.values({(name, "MedR"): 1}).std(axis=1, ddof=1).mean())
+        if of == "seeds":
+            return pd.Series(cells.of_seeds(name, "MedR")).std()
+        return cells.mean(name, metric if of == "θ" else f"{metric}, refined")
 
-    columns: dict[tuple[str, str], Callable[[str], float | None]] = {}
-    for metric in POOL_METRICS:
-        columns[metric, "paper"] = printed(metric)
-        if metric == "MedR":
-            columns[metric, "paper's ±"] = printed("MedR_std")
-        for label, ending in (("θ", ""), ("θ̄", ", refined")):
-            columns[metric, label] = partial(cells.mean, metric=metric + ending)
-        if metric == "MedR":
-            columns["± of θ", "pools"] = lambda name: float(
-                cells.values({(name, "MedR"): 1}).std(axis=1, ddof=1).mean()
-            )
-            columns["± of θ", "seeds"] = lambda name: pd.Series(cells.of_seeds(name, "MedR")).std()
-    rows = list(dict.fromkeys([*names, *paper.index]))
-    return table(rows, columns, lambda name, write: write(name), digits=1)
+    columns = [("MedR", "paper"), ("MedR", "paper's ±"), ("MedR", "θ"), ("MedR", "θ̄"),
+               ("± of θ", "pools"), ("± of θ", "seeds"),
+               *product(POOL_METRICS[1:], ("paper", "θ", "θ̄"))]  # fmt: skip
+    ours = (*SYSTEMS, *map(single, collections.relations_of(dataset)))
+    names = ["Random", "Ridge", *(system.system for system in ours), *paper.index]
+    return table([*dict.fromkeys(names)], columns, cell, digits=1)
 
 
 def human_study(n: int = 100) -> pd.Series:
@@ -193,23 +177,26 @@ def table7(evidence: Evidence, dataset: str) -> pd.DataFrame:
     does not have the relation.
     """
     paper, cells = paper_values("coherence", "table7"), Cells(evidence, dataset)
-    relations = relations_of("cite" if PRINTED[dataset] == "table4" else "clue")
     systems = (CMCA.system, CMCM.system)
+    rows = [*product(collections.CITE if is_cites(dataset) else collections.CLUE, systems)]
     ours: dict[tuple[str, str], dict[str, Any]] = {}
-    for relation, name in product(relations, systems):
-        if cells.has((PAIRS, relation), (name, RANK)):
+    for relation, name in rows:
+        if cells.has((PAIRS, relation), (name, "rank")):
             holds = cells.values({(PAIRS, relation): 1})[0] > 0
-            ranks = cells.values({(name, RANK): 1})
-            found = [expected_in_pools(r[holds], ranks.shape[1]) for r in ranks if holds.any()]
-            ours[relation, name] = {"texts": str(holds.sum()), **pd.DataFrame(found).mean()}
+            ranks = cells.values({(name, "rank"): 1})
+            figures = [
+                method.expected_in_pools(row[holds], len(row)) for row in ranks if holds.any()
+            ]
+            ours[relation, name] = {"texts": str(holds.sum()), **pd.DataFrame(figures).mean()}
 
     def cell(row: tuple[str, str], column: tuple[str, str]) -> Any:
         metric, of = column
-        printed = of == "paper"
-        return paper.loc[" / ".join(row), metric] if printed else ours.get(row, {}).get(metric)
+        return (
+            paper.loc[" / ".join(row), metric] if of == "paper" else ours.get(row, {}).get(metric)
+        )
 
-    columns = [("texts", "ours"), *((m, of) for m in POOL_METRICS for of in ("paper", "ours"))]
-    return table(product(relations, systems), columns, cell, digits=1)
+    columns = [("texts", "ours"), *product(POOL_METRICS, ("paper", "ours"))]
+    return table(rows, columns, cell, digits=1)
 
 
 def refinement(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -219,19 +206,19 @@ def refinement(evidence: Evidence, dataset: str) -> pd.DataFrame:
         "λ and T as dev chose": f"{REFINED} as dev chose", "η alone": "rank by confidence",
     }  # fmt: skip
     return table(
-        with_refinement(evidence, dataset), ways,
-        lambda name, metric: gain(evidence, dataset, (name, metric), (name, RANK)).told(3),
+        evidence.systems(dataset), ways,
+        lambda name, metric: gain(evidence, dataset, (name, metric), (name, "rank")).told(3),
     )  # fmt: skip
 
 
 def by_relation(evidence: Evidence, dataset: str, columns: Mapping[Any, Term]) -> pd.DataFrame:
     """Figures of each relation, means over seeds: label of a column -> (system, metric)."""
-    found = {
+    means = {
         label: evidence.values(dataset, *term, split="relations").mean(axis=0)
         if evidence.has(dataset, *term, "relations") else np.nan
         for label, term in columns.items()
     }  # fmt: skip
-    return pd.DataFrame(found, index=list(relations_of(dataset))).round(2)
+    return pd.DataFrame(means, index=list(collections.relations_of(dataset))).round(2)
 
 
 def predicted(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -240,17 +227,17 @@ def predicted(evidence: Evidence, dataset: str) -> pd.DataFrame:
     "words" and "pictures": linear probes of the bag of words and of the features, before any
     training; then the head's own, by both of its parts and by each; then its alignment.
     """
-    found = by_relation(evidence, dataset, {
+    ours = by_relation(evidence, dataset, {
         "chance": (PAIRS, "rate"), "words": (PAIRS, "AP of words"),
         "pictures": (PAIRS, "AP of pictures"), "CMCM": (CMCM.system, "AP"),
         "its text part": (CMCM.system, "AP, text part"),
         "its image part": (CMCM.system, "AP, image part"),
         "alignment": (CMCM.system, "alignment"),
     })  # fmt: skip
-    if PRINTED[dataset] == "table5":
+    if not is_cites(dataset):
         printed = paper_values("coherence", "table8").loc[CMCM.system]
-        found.insert(0, "CMCM, paper", printed.reindex(found.index))
-    return found
+        ours.insert(0, "CMCM, paper", printed.reindex(ours.index))
+    return ours
 
 
 def probes(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -263,34 +250,32 @@ def probes(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 def dials(evidence: Evidence) -> dict[str, dict[tuple[float, float], Effect]]:
     """Title -> (signal, telling) -> gain over CMCA, on every Clue-like collection that has it."""
-    titles = {"CMCM": (CMCM.system, RANK)}
-    titles |= {name: (CMCA.system, metric) for metric, name in FUSED.items()}
     return {
         title: {
             at: gain(evidence, name, term)
-            for name, at in DIALS.items()
+            for name, at in collections.DIALS.items()
             if Cells(evidence, name).has(term, CMCA_RANK)
         }
-        for title, term in titles.items()
+        for title, term in {"CMCM": CMCM_RANK, **FUSED}.items()
     }
 
 
-def controlled(evidence: Evidence) -> list[str]:
-    """The controlled collections on record, in their own order."""
-    return [name for name in CONTROLLED if name in evidence.datasets]
-
-
 def controlled_gains(evidence: Evidence) -> dict[str, dict[str, Effect]]:
-    """Collection -> system -> its gain over CMCA in log2 ranks; of refinement, over none."""
-    terms = {name: ((name, RANK), CMCA_RANK) for name in (*WEIGHTS.values(), FIRST)}
-    terms["refinement of CMCM"] = ((CMCM.system, REFINED), (CMCM.system, RANK))
+    """Collection on record -> system -> its gain over CMCA in log2 ranks; of refinement, over none.
+
+    Collections are in their own order.
+    """
+    learning = (*WEIGHTS.values(), single("first").system)
+    terms = {name: ((name, "rank"), CMCA_RANK) for name in learning}
+    terms["refinement of CMCM"] = ((CMCM.system, REFINED), CMCM_RANK)
     return {
         dataset: {
             name: gain(evidence, dataset, *pair)
             for name, pair in terms.items()
             if Cells(evidence, dataset).has(*pair)
         }
-        for dataset in controlled(evidence)
+        for dataset in collections.CONTROLLED
+        if dataset in evidence.datasets
     }
 
 
@@ -302,8 +287,8 @@ def relations_worth(evidence: Mapping[str, Evidence]) -> dict[str, dict[str, Eff
     """
     worth = {}
     for kind, (tier, dataset, system) in WORTH.items():
-        oracle = (RELATIONS, RANK) if tier == CONTROLLED_TIER else CMCA_ORACLE
-        terms = {"learning": (system.system, RANK), "knowing": oracle}
+        oracle = ("Oracle of relations", "rank") if tier == "controlled" else CMCA_ORACLE
+        terms = {"learning": (system.system, "rank"), "knowing": oracle}
         worth[kind] = {name: gain(evidence[tier], dataset, term) for name, term in terms.items()}
     return worth
 
@@ -386,7 +371,7 @@ def controlled_bars(levels: Mapping[str, float], arrays: Arrays) -> Figure:
     axis.bar_label(bars, fmt="%.2f", label_type="center", color="white")
     for knows, label, style in (("things", "knows no relation", "--"),
                                 ("relations", "knows all relations", ":")):  # fmt: skip
-        level = mean_log_rank(arrays.truth[knows])
+        level = method.mean_log_rank(arrays.truth[knows])
         axis.axvline(level, color="#333333", linestyle=style, label=f"reader that {label}")
     chance = np.log2(np.arange(1, len(arrays.truth["things"]) + 1)).mean()
     axis.axvline(chance, color="#777777", label="chance")
@@ -400,11 +385,10 @@ def controlled_bars(levels: Mapping[str, float], arrays: Arrays) -> Figure:
 
 def figures(evidence: Evidence) -> dict[str, Figure]:
     """All figures that need nothing but evidence, by name."""
-    if evidence.header["tier"] == CONTROLLED_TIER:
+    if evidence.header["tier"] == "controlled":
         return {"map": controlled_map(evidence)}
-    panels, on_dev = {}, {}
-    names = at_defaults(evidence)
-    for name in names:
+    panels, on_dev, trained, spreads = {}, {}, set(), {}
+    for name in at_defaults(evidence):
         levels = {row: np.log2(evidence.values(name, *term))
                   for row, term in rankings(evidence, name).items() if row != "Random"}  # fmt: skip
         best_first = dict(sorted(levels.items(), key=lambda item: item[1].mean()))
@@ -413,15 +397,13 @@ def figures(evidence: Evidence) -> dict[str, Figure]:
             s.system: evidence.curves(name, s.system, ON_DEV[0])
             for s in SYSTEMS if evidence.has(name, s.system, ON_DEV[0], EPOCHS)
         }  # fmt: skip
-    trained = {s.system for name in names for s in trained_systems(name)}
-    found = {
-        "overview": plots.overview(panels, trained, "mean log2 rank (lower is better)"),
-        "curves": plots.curves(on_dev),
-        **{f"spread_{name}": spread(evidence, name) for name in names},
-    }
+        trained |= {s.system for s in trained_systems(name)}
+        spreads[f"spread_{name}"] = spread(evidence, name)
+    overview = plots.overview(panels, trained, "mean log2 rank (lower is better)")
+    drawn = {"overview": overview, "curves": plots.curves(on_dev), **spreads}
     if any(len(cells) > 1 for cells in dials(evidence).values()):
-        found["map"] = map_figure(evidence)
-    return found
+        drawn["map"] = map_figure(evidence)
+    return drawn
 
 
 def spread(evidence: Evidence, dataset: str, most: int = 8) -> Figure:
@@ -440,8 +422,7 @@ def map_figure(evidence: Evidence) -> Figure:
     gains = dials(evidence)
     figure, axes = plt.subplots(1, len(gains), figsize=(4.4 * len(gains), 3.2))
     for axis, (title, cells) in zip(axes, gains.items(), strict=True):
-        grid = pd.DataFrame({t: [cells[s, t].effect if (s, t) in cells else np.nan for s in SIGNALS]
-                             for t in TELLINGS}, SIGNALS)  # fmt: skip
+        grid = pd.Series({at: effect.effect for at, effect in cells.items()}).unstack()
         bound = max(float(np.nanmax(np.abs(grid), initial=0.0)), 0.05)
 
         def text(y: int, x: int, of: Mapping = cells, grid: pd.DataFrame = grid) -> str:
@@ -462,20 +443,13 @@ def relations_gain(evidence: Mapping[str, Evidence]) -> Figure:
     """
     worth = relations_worth(evidence)
     figure, axis = plt.subplots(figsize=(8, 0.34 * len(worth) + 1.3))
-    band: dict[str, Any] = {
-        "color": "#E69F00",
-        "alpha": 0.15,
-        "linewidth": 0,
-        "label": "less than 7 % of a rank",
-    }
-    axis.axvspan(-0.1, 0.1, **band)
+    label = "less than 7 % of a rank"
+    axis.axvspan(-0.1, 0.1, color="#E69F00", alpha=0.15, linewidth=0, label=label)
     axis.axvline(0, color="#333333", linewidth=0.8)
-    labels = {
-        "learned as a second task (CMCM)": "learning",
-        "known to the model (oracle)": "knowing",
-    }
+    labels = {"learned as a second task (CMCM)": "learning",
+              "known to the model (oracle)": "knowing"}  # fmt: skip
     series = {
-        label: {y: plots.span(one[name]) for y, one in enumerate(worth.values())}
+        label: {y: plots.span(effects[name]) for y, effects in enumerate(worth.values())}
         for label, name in labels.items()
     }
     plots.spans(axis, series, shift=0.25)
@@ -493,7 +467,7 @@ def controlled_map(evidence: Evidence) -> Figure:
     panels: dict[str, dict[int, dict[str, Effect]]] = {}
     for name, gains in controlled_gains(evidence).items():
         if gains:  # else not trained yet
-            pairs = CONTROLLED[name]["pairs"]
+            pairs = collections.CONTROLLED[name].pairs
             panels.setdefault(name.replace(f", {pairs} pairs", ""), {})[pairs] = gains
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
@@ -501,7 +475,7 @@ def controlled_map(evidence: Evidence) -> Figure:
         rows, columns, figsize=(3.4 * columns, 2.6 * rows), dpi=110, squeeze=False, sharex=True,
         sharey=True,
     )  # fmt: skip
-    ticks = sorted({dials["pairs"] for dials in CONTROLLED.values()})
+    ticks = sorted({dials.pairs for dials in collections.CONTROLLED.values()})
     for axis, (title, cells) in zip(axes.flat, panels.items(), strict=False):
         axis.set_xscale("log")
         plots.chance_line(axis, 0, "CMCA: no relations learnt")

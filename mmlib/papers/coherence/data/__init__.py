@@ -8,24 +8,9 @@ import numpy as np
 
 from mmlib.core.paths import table_beside
 from mmlib.core.related import RelatedPairs
-from mmlib.features.text import (
-    Vocabulary,
-    embedding_matrix,
-    spaced_tokens,
-    tokenize,
-    train_word2vec,
-)
+from mmlib.features import text as features
 from mmlib.papers.coherence.data import controlled, flickr8k, paper, world
-from mmlib.papers.coherence.data.controlled import ControlledPairs
-from mmlib.papers.coherence.data.pairs import (
-    COLLECTIONS,
-    CONTROLLED_TIER,
-    SPLITS,
-    Arrays,
-    Pairs,
-    Pictures,
-    Split,
-)
+from mmlib.papers.coherence.data.pairs import COLLECTIONS, SPLITS, Arrays, Pairs, Pictures, Split
 
 if TYPE_CHECKING:
     from mmlib.papers.coherence.run import Settings
@@ -49,16 +34,14 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
         raise ValueError(f"no pairs {unknown[0]!r} here; there are {', '.join(names)}")
     if tier == "world":
         return world.load(datasets or names, seed)
-    if tier == CONTROLLED_TIER:
-        return {
-            name: controlled.load(controlled.recorded(name), seed) for name in datasets or names
-        }
+    if tier == "controlled":
+        return {n: controlled.load(controlled.recorded(n), seed) for n in datasets or names}
     return flickr8k.load() if tier == "flickr8k" else paper.load(datasets, seed)
 
 
 def tokens_of(tier: str) -> Callable[[str], list[str]]:
     """How texts are cut: as the authors do in the tier paper, else in lower-cased tokens."""
-    return spaced_tokens if tier == "paper" else tokenize
+    return features.spaced_tokens if tier == "paper" else features.tokenize
 
 
 def prepare(pairs: Pairs, settings: "Settings", tier: str, seed: int = 0) -> Arrays:
@@ -68,36 +51,34 @@ def prepare(pairs: Pairs, settings: "Settings", tier: str, seed: int = 0) -> Arr
     at random, padding stays 0. Features are centred and divided by their deviations.
     Words of controlled pairs all start at random, so that they share nothing.
     """
-    tokens, epochs = tokens_of(tier), settings.word2vec_epochs
+    tokens, width = tokens_of(tier), settings.word_width
     sentences = [tokens(text) for text in pairs.train.texts]
-    vocabulary = Vocabulary.from_sentences(sentences, min_count=1)
-    rng, is_made_up = np.random.default_rng([seed, 1]), isinstance(pairs.test, ControlledPairs)
+    vocabulary = features.Vocabulary.from_sentences(sentences, min_count=1)
+    rng, is_made_up = np.random.default_rng([seed, 1]), tier == "controlled"
     if is_made_up:
-        words = rng.normal(size=(len(vocabulary), settings.word_width)).astype(np.float32)
+        words = rng.normal(size=(len(vocabulary), width)).astype(np.float32)
     else:
-        vectors = train_word2vec(
-            sentences, settings.word_width, seed, epochs=epochs, window=10, skip_gram=False
+        vectors = features.train_word2vec(
+            sentences, width, seed, epochs=settings.word2vec_epochs, window=10, skip_gram=False
         )
-        words = embedding_matrix(vocabulary, settings.word_width, seed, vectors).numpy()
-        words[1] = rng.normal(size=settings.word_width)
+        words = features.embedding_matrix(vocabulary, width, seed, vectors).numpy()
+        words[1] = rng.normal(size=width)
     words[0] = 0
-
-    def split(name: str) -> Split:
+    splits = {}
+    for name in SPLITS:
         related = pairs.split(name)
         ids, lengths = vocabulary.encode([tokens(t) for t in related.texts], settings.max_words)
-        images = _images(related, pairs.train)
-        return Split(ids.numpy(), lengths.numpy(), related.labels, related.image_of, images)
-
+        images: np.ndarray | Pictures
+        if related.features is None or pairs.train.features is None:
+            images = Pictures(related)
+        else:
+            sample = np.asarray(pairs.train.features[:, 0], dtype=np.float32)
+            images = np.asarray(related.features[:, 0], dtype=np.float32)
+            images = (images - sample.mean(axis=0)) / (sample.std(axis=0) + 1e-3)
+            images = images.astype(np.float32)
+        splits[name] = Split(ids.numpy(), lengths.numpy(), related.labels, related.image_of, images)
     truth = controlled.truth(pairs.test) if is_made_up else {}
-    return Arrays({name: split(name) for name in SPLITS}, words, pairs.relations, truth)
-
-
-def _images(pairs: RelatedPairs, train: RelatedPairs) -> np.ndarray | Pictures:
-    if pairs.features is None or train.features is None:
-        return Pictures(pairs)
-    sample = np.asarray(train.features[:, 0], dtype=np.float32)
-    features = np.asarray(pairs.features[:, 0], dtype=np.float32)
-    return ((features - sample.mean(axis=0)) / (sample.std(axis=0) + 1e-3)).astype(np.float32)
+    return Arrays(splits, words, pairs.relations, truth)
 
 
 def some_texts(pairs: RelatedPairs, count: int) -> list[int]:

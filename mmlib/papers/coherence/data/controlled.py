@@ -13,7 +13,7 @@ import numpy as np
 
 from mmlib.core.paths import table_beside
 from mmlib.core.related import RelatedPairs
-from mmlib.papers.coherence.data.pairs import CONTROLLED, PLACES, SPLITS, Pairs
+from mmlib.papers.coherence.data.pairs import CONTROLLED, PLACES, SPLITS, Dials, Pairs
 
 THINGS: list[str] = table_beside(__file__)["things"]
 _SYLLABLES = ["".join(pair) for pair in product("kmtvlz", "aiou")]
@@ -23,41 +23,9 @@ WIDTH, BARE = 32, 8  # of a picture's features, and how many of them hold nothin
 COUNTS = {"val": 300, "test": 1000}  # pairs of each split beside training
 
 
-@dataclass(frozen=True)
-class Dials:
-    """What decides how much the relations can help.
-
-    relations: how many there are; a text names so many different things. cues: how many words
-    stand for them, each for one. pairs: of training. things: of how many a text may name.
-    decides: the share of pairs whose picture shows what the relation says; the others show one of
-    the text's things at random. noise: deviation of what is added to each feature of a picture,
-    beside things with deviation 1.
-    Raises ValueError for dials of which no pair could be made.
-    """
-
-    relations: int = 4
-    cues: int = 120
-    pairs: int = 1000
-    things: int = 30
-    decides: float = 1.0
-    noise: float = 0.5
-
-    def __post_init__(self) -> None:
-        allowed = {
-            "relations": 2 <= self.relations <= len(PLACES),
-            "cues": self.relations <= self.cues <= len(CUES),
-            "pairs": self.pairs >= 2,
-            "things": self.relations <= self.things <= len(THINGS),
-            "decides": 0 <= self.decides <= 1,
-            "noise": self.noise >= 0,
-        }
-        if wrong := [name for name, is_allowed in allowed.items() if not is_allowed]:
-            raise ValueError(f"no pair can be made with {wrong[0]} = {getattr(self, wrong[0])!r}")
-
-
 def recorded(name: str) -> Dials:
     """The dials of a collection that is recorded. Raises KeyError for another name."""
-    return Dials(**CONTROLLED[name])
+    return CONTROLLED[name]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,41 +41,31 @@ def load(dials: Dials, seed: int = 0) -> Pairs:
     means = rng.permutation(dials.cues) % dials.relations  # the relation of each cue
     looks = np.zeros((dials.things, WIDTH))
     looks[:, :-BARE] = rng.normal(size=(dials.things, WIDTH - BARE))
-    counts = {"train": dials.pairs, **COUNTS}
-    train, val, test = (
-        _pairs(name, counts[name], dials, means, looks, np.random.default_rng([seed, i]))
-        for i, name in enumerate(SPLITS)
-    )
-    return Pairs(train, val, test)
-
-
-def _pairs(
-    split: str, count: int, dials: Dials, means: np.ndarray, looks: np.ndarray,
-    rng: np.random.Generator,
-) -> ControlledPairs:  # fmt: skip
-    """So many pairs of a split. means (cues,): relations; looks (things, WIDTH): features."""
-    named = rng.permuted(np.tile(np.arange(dials.things), (count, 1)), axis=1)[:, : dials.relations]
-    cue = rng.integers(dials.cues, size=count)
-    relation = means[cue]
-    place = np.where(
-        rng.random(count) < dials.decides, relation, rng.integers(dials.relations, size=count)
-    )
-    shown = named[np.arange(count), place]
-    features = looks[shown] + dials.noise * rng.normal(size=(count, WIDTH))
-    texts = (
-        " ".join((THINGS[first], CUES[word], *(THINGS[item] for item in rest)))
-        for (first, *rest), word in zip(named, cue, strict=True)
-    )
-    return ControlledPairs(
-        "controlled", split,
-        texts=tuple(texts),
-        labels=relation[:, None] == np.arange(dials.relations),
-        relations=PLACES[: dials.relations],
-        image_of=np.arange(count),
-        image_ids=tuple(f"{split} {i}" for i in range(count)),
-        features=features[:, None].astype(np.float32),
-        shown=tuple(THINGS[item] for item in shown),
-    )  # fmt: skip
+    splits = []
+    for number, split in enumerate(SPLITS):
+        rng, count = np.random.default_rng([seed, number]), COUNTS.get(split, dials.pairs)
+        every = np.tile(np.arange(dials.things), (count, 1))
+        named = rng.permuted(every, axis=1)[:, : dials.relations]
+        cue = rng.integers(dials.cues, size=count)
+        relation = means[cue]
+        decides = rng.random(count) < dials.decides
+        place = np.where(decides, relation, rng.integers(dials.relations, size=count))
+        shown = named[np.arange(count), place]
+        features = looks[shown] + dials.noise * rng.normal(size=(count, WIDTH))
+        texts = (
+            " ".join((THINGS[first], CUES[word], *(THINGS[item] for item in rest)))
+            for (first, *rest), word in zip(named, cue, strict=True)
+        )
+        splits.append(ControlledPairs(
+            "controlled", split, tuple(texts),
+            labels=relation[:, None] == np.arange(dials.relations),
+            relations=PLACES[: dials.relations],
+            image_of=np.arange(count),
+            image_ids=tuple(f"{split} {i}" for i in range(count)),
+            features=features[:, None].astype(np.float32),
+            shown=tuple(THINGS[item] for item in shown),
+        ))  # fmt: skip
+    return Pairs(*splits)
 
 
 def truth(pairs: RelatedPairs) -> dict[str, np.ndarray]:

@@ -13,17 +13,14 @@ the beach" becomes Meta too. Irrelevant is hardly learned: 89 of Clue's 6,047 tr
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mmlib.core.paths import data_dir
 from mmlib.core.records import normalised
 from mmlib.core.related import RelatedPairs
 from mmlib.data import clue, flickr8k
-from mmlib.papers.coherence.data.pairs import Pairs, pooled, relations_of
+from mmlib.papers.coherence.data.pairs import SPLITS, Pairs, pooled, relations_of
 
 FOLDS = 5
 
@@ -55,10 +52,10 @@ def predict(pipeline: Any, texts: Sequence[str]) -> np.ndarray:
 
 
 class RelationClassifier(NamedTuple):
-    """Which coherence relations a text has, guessed from its words alone.
+    """Which relations a text has, guessed from its words alone.
 
-    relations: their names. pipeline: the trained scikit-learn pipeline.
-    thresholds: (relations,) probabilities from which on a label is positive.
+    relations: their names. pipeline: the trained scikit-learn pipeline. thresholds (relations,):
+    probabilities from which on a label is positive.
     """
 
     relations: tuple[str, ...]
@@ -75,15 +72,12 @@ def train_classifier(train: RelatedPairs) -> RelationClassifier:
 
     From the thresholds on, held-out pairs have as many positives as people gave (ties may add
     some): 0.5 would leave Subjective and Irrelevant without any, and that of the best F1 calls
-    nearly all Visible.
-
-    Raises ValueError for a relation that is always or never positive.
+    nearly all Visible. Raises ValueError for a relation that is always or never positive.
     """
-    pipeline = fit_pipeline(train)
     scores = np.sort(held_out(train), axis=0)
     counts = train.labels.sum(axis=0)
     thresholds = scores[len(scores) - counts, np.arange(len(counts))]
-    return RelationClassifier(train.relations, pipeline, thresholds)
+    return RelationClassifier(train.relations, fit_pipeline(train), thresholds)
 
 
 def sharing_groups(pairs: RelatedPairs) -> np.ndarray:
@@ -120,43 +114,32 @@ def held_out(pairs: RelatedPairs) -> np.ndarray:
     return probabilities
 
 
-@lru_cache(maxsize=4)
-def clue_classifier(folder: Path) -> RelationClassifier:
-    """The classifier trained on the training captions in Clue's folder; once a process."""
-    return train_classifier(clue.load("train", folder))
-
-
 def labelled_pairs(
-    split: str, relations: Sequence[str], captions: Literal["first", "all"] = "first"
+    split: str, classifier: RelationClassifier, relations: Sequence[str], all_captions: bool = False
 ) -> RelatedPairs:
     """Flickr8k's captions with noisy labels (see the module's text for what they are worth).
 
-    split: "train", "val" or "test". relations: those of Clue to keep. captions: the first of each
-    image, or all five, one pair each.
-
-    Raises DataError for missing or damaged files of either data set.
+    split: "train", "val" or "test". relations: those of the classifier to keep. all_captions: all
+    five of each image, one pair each, instead of the first. Raises DataError for missing or
+    damaged files.
     """
-    classifier = clue_classifier(data_dir() / clue.NAME)
     data = flickr8k.load(split)
-    chosen = [some if captions == "all" else some[:1] for some in data.captions]
-    texts = tuple(text for some in chosen for text in some)
+    chosen = [captions if all_captions else captions[:1] for captions in data.captions]
+    texts = tuple(text for captions in chosen for text in captions)
     columns = [classifier.relations.index(name) for name in relations]
     return RelatedPairs(
-        name=data.name,
-        split=split,
-        texts=texts,
-        labels=classifier.labels(texts)[:, columns],
-        relations=tuple(relations),
-        image_of=np.repeat(np.arange(len(chosen)), [len(some) for some in chosen]),
-        image_ids=data.ids,
-        features=data.features,
-        open_image=data.open_image,
-    )
+        data.name, split, texts, classifier.labels(texts)[:, columns], tuple(relations),
+        image_of=np.repeat(np.arange(len(chosen)), [len(captions) for captions in chosen]),
+        image_ids=data.ids, features=data.features, open_image=data.open_image,
+    )  # fmt: skip
 
 
 def load() -> dict[str, Pairs]:
     """Flickr8k: all captions of an image in training, the first one in dev and test."""
+    classifier = train_classifier(clue.load("train"))
     relations = relations_of("flickr8k")
-    train = pooled(labelled_pairs("train", relations, captions="all"))
-    val, test = (pooled(labelled_pairs(split, relations)) for split in ("val", "test"))
+    train, val, test = (
+        pooled(labelled_pairs(split, classifier, relations, all_captions=split == "train"))
+        for split in SPLITS
+    )
     return {"flickr8k": Pairs(train, val, test)}

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,12 +32,30 @@ COLLECTIONS = {
     "flickr8k": ("flickr8k",),
     "paper": ("clue", "clue clean", "cite", "cite++"),
 }
-# Made-up pairs (`data.controlled`), and their dials: relations, words that stand for them, pairs.
+
+
+@dataclass(frozen=True)
+class Dials:
+    """What decides how much the relations of made-up pairs (`data.controlled`) can help.
+
+    relations: how many there are, from 2 to 6; a text names so many different things. cues: how
+    many words stand for them, each for one. pairs: of training. things: of how many a text may
+    name. decides: the share of pairs whose picture shows what the relation says; the others show
+    one of the text's things at random. noise: deviation of what is added to each feature of a
+    picture, beside things with deviation 1.
+    """
+
+    relations: int = 4
+    cues: int = 120
+    pairs: int = 1000
+    things: int = 30
+    decides: float = 1.0
+    noise: float = 0.5
+
+
 CONTROLLED_TIER = "controlled"
-CONTROLLED: dict[str, dict[str, Any]] = {
-    f"{relations} relations, {cues} cues, {pairs} pairs": {
-        "relations": relations, "cues": cues, "pairs": pairs
-    }
+CONTROLLED = {
+    f"{relations} relations, {cues} cues, {pairs} pairs": Dials(relations, cues, pairs)
     for relations, cues, pairs in (
         (2, 60, 300), (2, 60, 1000), (2, 120, 300), (2, 120, 1000),
         (4, 60, 1000), (4, 120, 300), (4, 120, 1000), (4, 120, 4000),
@@ -46,7 +63,7 @@ CONTROLLED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 HELPFUL, MANY, FEW = (f"4 relations, 120 cues, {pairs} pairs" for pairs in (1000, 4000, 300))
 UNDECIDING = f"{HELPFUL}, deciding nothing"  # in which pictures do not depend on the relation
-CONTROLLED[UNDECIDING] = {**CONTROLLED[HELPFUL], "decides": 0.0}
+CONTROLLED[UNDECIDING] = replace(CONTROLLED[HELPFUL], decides=0.0)
 COLLECTIONS[CONTROLLED_TIER] = tuple(CONTROLLED)
 PLACES = ("first", "second", "third", "fourth", "fifth", "sixth")  # controlled relations
 CLUE = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
@@ -59,7 +76,7 @@ def relations_of(dataset: str) -> tuple[str, ...]:
     Flickr8k has no Irrelevant: it is not learnt from Clue, where it rests on captions that repeat.
     """
     if dataset in CONTROLLED:
-        return PLACES[: CONTROLLED[dataset]["relations"]]
+        return PLACES[: CONTROLLED[dataset].relations]
     if dataset == "flickr8k":
         return CLUE[:-1]
     return CITE if dataset.lower().startswith("cite") else CLUE

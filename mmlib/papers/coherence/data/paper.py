@@ -1,8 +1,7 @@
 """Clue, CITE and CITE++ with their images, as far as these could be had."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 
@@ -11,35 +10,7 @@ from mmlib.core.paths import data_dir
 from mmlib.core.related import RelatedPairs, grouped_rows, hold_out
 from mmlib.data import cite, clue
 from mmlib.data.pairs import image_names
-from mmlib.papers.coherence.data.pairs import Pairs
-
-
-def _authors(module: ModuleType) -> Callable[[int], Pairs]:
-    """Clue or CITE++ as its authors split it, a tenth of the training images held out as dev."""
-
-    def load_split(seed: int) -> Pairs:
-        train, missing_train = module.load_with_images("train")
-        test, missing_test = module.load_with_images("test")
-        train, val = hold_out(train, 0.1, seed)
-        return Pairs(train, val, test, f"train: {missing_train}; test: {missing_test}")
-
-    return load_split
-
-
-def _clue_clean(seed: int) -> Pairs:
-    pairs = _authors(clue)(seed)
-    assert isinstance(pairs.test, clue.CluePairs)
-    train, _ = clue.load_with_images("train")
-    return replace(pairs, test=pairs.test.take(clue.clean_rows(pairs.test, train)[0]))
-
-
-def _cite(seed: int) -> Pairs:
-    pairs, missing = cite.load_with_images("all")
-    rows, held = grouped_rows(recipes(pairs), 0.2, seed)
-    train_and_val, test = pairs.take(rows), pairs.take(held, "test")
-    rows, held = grouped_rows(recipes(train_and_val), 0.1, seed)
-    train, val = train_and_val.take(rows, "train"), train_and_val.take(held, "val")
-    return Pairs(train, val, test, str(missing))
+from mmlib.papers.coherence.data.pairs import COLLECTIONS, Pairs
 
 
 def recipes(pairs: RelatedPairs) -> np.ndarray:
@@ -47,9 +18,25 @@ def recipes(pairs: RelatedPairs) -> np.ndarray:
     return np.array([cite.recipe_of(name) or name for name in image_names(pairs)])
 
 
-LOADERS: dict[str, Callable[[int], Pairs]] = {
-    "clue": _authors(clue), "clue clean": _clue_clean, "cite": _cite, "cite++": _authors(cite)
-}  # fmt: skip
+def load_collection(name: str, seed: int) -> Pairs:
+    """A collection by name. Raises DataError where it is incomplete.
+
+    "clue" and "cite++" as their authors split them, a tenth of the training images held out as dev;
+    "clue clean" with people's captions and unseen pictures in test; "cite" split by recipe.
+    """
+    if name == "cite":
+        pairs, missing = cite.load_with_images("all")
+        rows, held = grouped_rows(recipes(pairs), 0.2, seed)
+        train, test = pairs.take(rows), pairs.take(held, "test")
+        rows, held = grouped_rows(recipes(train), 0.1, seed)
+        return Pairs(train.take(rows, "train"), train.take(held, "val"), test, str(missing))
+    authors = cite if name == "cite++" else clue
+    train, missing_train = authors.load_with_images("train")
+    test, missing_test = authors.load_with_images("test")
+    if name == "clue clean":
+        assert isinstance(test, clue.CluePairs)
+        test = test.take(clue.clean_rows(test, train)[0])
+    return Pairs(*hold_out(train, 0.1, seed), test, f"train: {missing_train}; test: {missing_test}")
 
 
 def load(names: Sequence[str], seed: int) -> dict[str, Pairs]:
@@ -59,9 +46,9 @@ def load(names: Sequence[str], seed: int) -> dict[str, Pairs]:
     """
     collections: dict[str, Pairs] = {}
     refused = []
-    for name in names or LOADERS:
+    for name in names or COLLECTIONS["paper"]:
         try:
-            collections[name] = LOADERS[name](seed)
+            collections[name] = load_collection(name, seed)
         except DataError as error:
             if names:
                 raise
