@@ -102,14 +102,22 @@ def average_precisions(pipeline: Any, pairs: RelatedPairs) -> pd.DataFrame:
     pairs do not have. Source: paper, Table 8 (there from image and text).
     """
     scores, truth = flickr8k.predict(pipeline, pairs.texts), pairs.labels
-    of_image = [np.flatnonzero(pairs.image_of == image) for image in np.unique(pairs.image_of)]
-    rng, drawn = np.random.default_rng(0), []
-    for _ in range(DRAWS):
-        images = rng.integers(len(of_image), size=len(of_image))
-        rows = np.concatenate([of_image[image] for image in images])
-        drawn.append(method.average_precisions(truth[rows], scores[rows]))
-    ends = pd.DataFrame(drawn).quantile([0.025, 0.975])  # draws without a positive are left out
-    columns = {"AP": method.average_precisions(truth, scores), "low": ends.loc[0.025].to_numpy(),
-               "high": ends.loc[0.975].to_numpy(), "chance": truth.mean(axis=0),
-               "positives": truth.sum(axis=0)}  # fmt: skip
+    images, image_of = np.unique(pairs.image_of, return_inverse=True)
+    rng = np.random.default_rng(0)
+    drawn = [rng.integers(len(images), size=len(images)) for _ in range(DRAWS)]
+    weights = np.array([np.bincount(draw, minlength=len(images)) for draw in drawn])[:, image_of]
+    drawn_ap = [weighted_ap(t, s, weights) for t, s in zip(truth.T, scores.T, strict=True)]
+    ends = np.nanquantile(drawn_ap, [0.025, 0.975], axis=1)  # without draws that have no positive
+    columns = {"AP": method.average_precisions(truth, scores), "low": ends[0], "high": ends[1],
+               "chance": truth.mean(axis=0), "positives": truth.sum(axis=0)}  # fmt: skip
     return pd.DataFrame(columns, index=list(pairs.relations))
+
+
+def weighted_ap(truth: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Average precision (draws,) of rows (n,) that count `weights` (draws, n) times."""
+    order = np.argsort(-scores, kind="stable")
+    last = np.append(np.diff(scores[order]) != 0, True)  # of equal scores, which rank together
+    right = np.cumsum(weights[:, order] * truth[order], axis=1)[:, last]
+    precision = right / np.maximum(np.cumsum(weights[:, order], axis=1)[:, last], 1)
+    with np.errstate(invalid="ignore"):
+        return (np.diff(right, axis=1, prepend=0) * precision).sum(axis=1) / right[:, -1]

@@ -112,9 +112,10 @@ def _logistic(x: Matrix, y: np.ndarray, penalty: float) -> np.ndarray:
     return minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
 
 
-def precisions(train: Matrix, test: Matrix, labels: BySplit, penalty: float) -> np.ndarray:
+def precisions(rows: Mapping[str, Matrix], labels: BySplit, penalty: float) -> np.ndarray:
     """Average precision (C,) on test rows of probes that were fitted to training rows."""
-    return method.average_precisions(labels["test"], probe(train, labels["train"], penalty, test))
+    scores = probe(rows["train"], labels["train"], penalty, rows["test"])
+    return method.average_precisions(labels["test"], scores)
 
 
 def likelihood_ratios(arrays: Arrays, split: str) -> np.ndarray:
@@ -179,14 +180,12 @@ def describe_pairs(job: Job | None, arrays: Arrays, run: Run = Run()) -> Answer:
     Split "test": for each relation whether it holds, such as "Visible".
     """
     labels = {name: arrays.splits[name].labels for name in ("train", "test")}
-    bags, penalty = [occurring(arrays, name) for name in labels], WORDS / len(labels["train"])
-    relations = {
-        "rate": labels["test"].mean(axis=0),
-        "AP of words": precisions(*bags, labels, penalty),
-    }
+    bags = {name: occurring(arrays, name) for name in labels}
+    words = precisions(bags, labels, WORDS / len(labels["train"]))
+    relations = {"rate": labels["test"].mean(axis=0), "AP of words": words}
     if isinstance(arrays.splits["train"].images, np.ndarray):
-        pictures = [pictures_of(arrays, name) for name in labels]
-        relations["AP of pictures"] = precisions(*pictures, labels, PICTURES)
+        pictures = {name: pictures_of(arrays, name) for name in labels}
+        relations["AP of pictures"] = precisions(pictures, labels, PICTURES)
     holds = dict(zip(arrays.relations, labels["test"].T.astype(float), strict=True))
     return Answer({"relations": relations, "test": holds})
 

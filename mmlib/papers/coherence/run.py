@@ -270,13 +270,13 @@ def probabilities(model: Model, encoded: Encoded) -> np.ndarray:
 
 def examples(encoded: Encoded, rows: Sequence[int], top: int = 5) -> list[dict[str, Any]]:
     """The best pairs' rows of some texts, the rank of their own, and their words' weights."""
-    theta = encoded.theta
+    theta, attention = encoded.theta, encoded.attention
     ranks, best = method.full_ranks(theta), np.argsort(-theta, kind="stable")[:, :top]
-    attention = encoded.attention or [None] * len(theta)
     return [
-        {"text": row, "best": best[row], "rank": ranks[row], "attention": attention[row]}
+        {"text": row, "best": best[row], "rank": ranks[row],
+         "attention": attention and attention[row]}
         for row in rows
-    ]
+    ]  # fmt: skip
 
 
 # --- One job -------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def of_relations(model: Model, arrays: Arrays, test: Encoded, device: str) -> di
     images = {n: split.images[split.image_of].astype(float) for n, split in encoded.items()}
     joined = {name: np.hstack([texts[name], images[name]]) for name in encoded}
     values = {
-        f"AP of {name}": baselines.precisions(vectors["train"], vectors["test"], labels, 1e-4)
+        f"AP of {name}": baselines.precisions(vectors, labels, 1e-4)
         for name, vectors in (("z_S", texts), ("z_I", images), ("both", joined))
     }
     if model.head is None or len(model.columns) < len(arrays.relations):

@@ -15,39 +15,30 @@ from mmlib.core.effects import Effect
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.related import RelatedPairs
 from mmlib.core.tables import Cells, Term, interval, paper_values, table
-from mmlib.papers.coherence import method
+from mmlib.papers.coherence import method, run
 from mmlib.papers.coherence.claims import at_defaults, ratio
 from mmlib.papers.coherence.data import pairs as collections
 from mmlib.papers.coherence.data.pairs import Arrays
 from mmlib.papers.coherence.data.world import SCHEMES
-from mmlib.papers.coherence.run import (
-    CMCA,
-    CMCM,
-    OTHER_THRESHOLD,
-    PAIRS,
-    REFINED,
-    SWEPT,
-    SYSTEMS,
-    single,
-    trained_systems,
-)
+from mmlib.papers.coherence.run import PAIRS, REFINED
 
 ON_DEV = "dev_loss", "mean log2 rank on dev"
 POOL_METRICS = ("MedR", "R@1", "R@5", "R@10")
-CMCA_RANK, CMCM_RANK = (CMCA.system, "rank"), (CMCM.system, "rank")
-CMCA_ORACLE = (CMCA.system, "rank, true relations")
+CMCA, CMCM, FIRST = (s.system for s in (run.CMCA, run.CMCM, run.single("first")))
+CMCA_RANK, CMCM_RANK, CMCA_ORACLE = (CMCA, "rank"), (CMCM, "rank"), (CMCA, "rank, true relations")
 FUSED = {
-    "CMCA + relations told by words": (CMCA.system, "rank, told relations"),
+    "CMCA + relations told by words": (CMCA, "rank, told relations"),
     "CMCA + true relations": CMCA_ORACLE,
 }
+CITES = (collections.CITE_LIKE, "cite", "cite++")  # beside them stand the figures of CITE++
 # λ_cls -> the system that learns all relations with it
-WEIGHTS = {s.lambda_cls: s.system for s in sorted((CMCM, *SWEPT), key=lambda s: s.lambda_cls)}
+WEIGHTS = dict(sorted((system.lambda_cls, system.system) for system in (run.CMCM, *run.SWEPT)))
 # What learning the relations is worth in each kind of data: tier, collection, system.
 WORTH = {
-    "1,000 made-up pairs, λ = .4": ("controlled", collections.HELPFUL, SWEPT[1]),
+    "1,000 made-up pairs, λ = .4": ("controlled", collections.HELPFUL, WEIGHTS[0.4]),
     "1,000 made-up pairs, λ = .1": ("controlled", collections.HELPFUL, CMCM),
-    "4,000 made-up pairs, λ = .4": ("controlled", collections.MANY, SWEPT[1]),
-    "300 made-up pairs, λ = .4": ("controlled", collections.FEW, SWEPT[1]),
+    "4,000 made-up pairs, λ = .4": ("controlled", collections.MANY, WEIGHTS[0.4]),
+    "300 made-up pairs, λ = .4": ("controlled", collections.FEW, WEIGHTS[0.4]),
     "picture world, captions": ("world", collections.CLUE_LIKE, CMCM),
     "picture world, recipe steps": ("world", collections.CITE_LIKE, CMCM),
     "photographs": ("flickr8k", "flickr8k", CMCM),
@@ -63,12 +54,11 @@ def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
         names = at_defaults(evidence)
         return {f"{of.__name__}_{name}": of(evidence, name) for name in names for of in made}
     gains = controlled_gains(evidence)
-    first = single("first").system
-    systems = ("Oracle of things", CMCA.system, *WEIGHTS.values(), first, "Oracle of relations")
+    systems = ("Oracle of things", CMCA, *WEIGHTS.values(), FIRST, "Oracle of relations")
     rows = list(dict.fromkeys(name for of in gains.values() for name in of))
     return {
         "levels": table(systems, list(gains), lambda system, name: interval(
-            logs(evidence, name).effect({(system, "rank"): 1}), 2)),
+            _logs(evidence, name).effect({(system, "rank"): 1}), 2)),
         "gains": table(rows, gains, lambda row, of: of[row].told() if row in of else None),
     }  # fmt: skip
 
@@ -78,19 +68,18 @@ def how_realised(scheme: str = "clue") -> pd.DataFrame:
     return pd.DataFrame(pd.Series(SCHEMES[scheme].how, name="how the world realises it"))
 
 
-def logs(evidence: Evidence, dataset: str) -> Cells:
-    """The cells of a table in log2 ranks."""
+def _logs(evidence: Evidence, dataset: str) -> Cells:
     return Cells(evidence, dataset, figure=np.log2)
 
 
 def gain(evidence: Evidence, dataset: str, better: Term, worse: Term = CMCA_RANK) -> Effect:
     """What one ranking gains over another in log2 ranks, over seeds and texts."""
-    return logs(evidence, dataset).effect({better: -1, worse: 1})
+    return _logs(evidence, dataset).effect({better: -1, worse: 1})
 
 
 def rankings(evidence: Evidence, dataset: str) -> dict[str, Term]:
     """Our name of each way to rank -> (system, metric): baselines, systems, fusions."""
-    names = ["Random", "Ridge", *(system.system for system in trained_systems(dataset))]
+    names = ["Random", "Ridge", *(system.system for system in run.trained_systems(dataset))]
     terms = {name: (name, "rank") for name in names} | FUSED
     return {name: term for name, term in terms.items() if evidence.has(dataset, *term)}
 
@@ -101,7 +90,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     Shares stand only where the oracle gains for certain. ± is the standard deviation over seeds; ↓
     marks a system of which more than a fifth of the trainings still improved on dev at their end.
     """
-    cells = logs(evidence, dataset)
+    cells = _logs(evidence, dataset)
 
     def level(term: Term) -> str:
         of_seeds = cells.of_seeds(*term)
@@ -125,19 +114,13 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
         write(term) if write is level or term != CMCA_RANK else None))  # fmt: skip
 
 
-def is_cites(dataset: str) -> bool:
-    """Whether the paper's figures of CITE++ stand beside a collection's, else those of Clue."""
-    return dataset.lower().startswith("cite")
-
-
 def main_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Table 4 or 5 beside ours: MedR and R@1, 5, 10 of θ and θ̄ in the same pools of 500.
 
-    All printed rows are there; "–" where ours was not trained, as with a relation that a collection
-    lacks. "pools": standard deviation of MedR over the pools of a training, which is what the
-    paper prints as ±; "seeds": over trainings.
+    All printed rows are there; "–" where ours was not trained. "pools": standard deviation of MedR
+    over the pools of a training, which is what the paper prints as ±; "seeds": over trainings.
     """
-    paper = paper_values("coherence", "table4" if is_cites(dataset) else "table5").astype(float)
+    paper = paper_values("coherence", "table4" if dataset in CITES else "table5").astype(float)
     cells = Cells(evidence, dataset, "pools")
 
     def cell(name: str, column: tuple[str, str]) -> float | None:
@@ -154,7 +137,7 @@ def main_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
     columns = [("MedR", "paper"), ("MedR", "paper's ±"), ("MedR", "θ"), ("MedR", "θ̄"),
                ("± of θ", "pools"), ("± of θ", "seeds"),
                *product(POOL_METRICS[1:], ("paper", "θ", "θ̄"))]  # fmt: skip
-    ours = (*SYSTEMS, *map(single, collections.relations_of(dataset)))
+    ours = (*run.SYSTEMS, *map(run.single, collections.relations_of(dataset)))
     names = ["Random", "Ridge", *(system.system for system in ours), *paper.index]
     return table([*dict.fromkeys(names)], columns, cell, digits=1)
 
@@ -172,13 +155,12 @@ def human_study(n: int = 100) -> pd.Series:
 def table7(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Table 7 beside ours: the test texts of which a relation holds, in pools of 500, unrefined.
 
-    Ours are means over all pools and seeds (`method.expected_in_pools`), the paper's one pool
-    that was drawn with replacement, in which texts may compete with themselves. "–": the collection
-    does not have the relation.
+    Ours are means over all pools and seeds; the paper's are of one pool that was drawn with
+    replacement, in which texts may compete with themselves.
     """
     paper, cells = paper_values("coherence", "table7"), Cells(evidence, dataset)
-    systems = (CMCA.system, CMCM.system)
-    rows = [*product(collections.CITE if is_cites(dataset) else collections.CLUE, systems)]
+    systems = (CMCA, CMCM)
+    rows = [*product(collections.CITE if dataset in CITES else collections.CLUE, systems)]
     ours: dict[tuple[str, str], dict[str, Any]] = {}
     for relation, name in rows:
         if cells.has((PAIRS, relation), (name, "rank")):
@@ -191,9 +173,9 @@ def table7(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
     def cell(row: tuple[str, str], column: tuple[str, str]) -> Any:
         metric, of = column
-        return (
-            paper.loc[" / ".join(row), metric] if of == "paper" else ours.get(row, {}).get(metric)
-        )
+        if of == "paper":
+            return paper.loc[" / ".join(row), metric]
+        return ours.get(row, {}).get(metric)
 
     columns = [("texts", "ours"), *product(POOL_METRICS, ("paper", "ours"))]
     return table(rows, columns, cell, digits=1)
@@ -202,7 +184,7 @@ def table7(evidence: Evidence, dataset: str) -> pd.DataFrame:
 def refinement(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """What θ̄ gains over θ, in log2 ranks: under both T, as dev chose; and ranking by η alone."""
     ways = {
-        "T 0.05 (code)": REFINED, "T 0.1 (paper)": f"{REFINED}, T {OTHER_THRESHOLD}",
+        "T 0.05 (code)": REFINED, "T 0.1 (paper)": f"{REFINED}, T {run.OTHER_THRESHOLD}",
         "λ and T as dev chose": f"{REFINED} as dev chose", "η alone": "rank by confidence",
     }  # fmt: skip
     return table(
@@ -211,8 +193,7 @@ def refinement(evidence: Evidence, dataset: str) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def by_relation(evidence: Evidence, dataset: str, columns: Mapping[Any, Term]) -> pd.DataFrame:
-    """Figures of each relation, means over seeds: label of a column -> (system, metric)."""
+def _by_relation(evidence: Evidence, dataset: str, columns: Mapping[Any, Term]) -> pd.DataFrame:
     means = {
         label: evidence.values(dataset, *term, split="relations").mean(axis=0)
         if evidence.has(dataset, *term, "relations") else np.nan
@@ -222,29 +203,24 @@ def by_relation(evidence: Evidence, dataset: str, columns: Mapping[Any, Term]) -
 
 
 def predicted(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """Table 8 beside ours: average precision of each relation, and where it comes from.
-
-    "words" and "pictures": linear probes of the bag of words and of the features, before any
-    training; then the head's own, by both of its parts and by each; then its alignment.
-    """
-    ours = by_relation(evidence, dataset, {
+    """Table 8 beside ours: average precision of each relation, and where it comes from."""
+    ours = _by_relation(evidence, dataset, {
         "chance": (PAIRS, "rate"), "words": (PAIRS, "AP of words"),
-        "pictures": (PAIRS, "AP of pictures"), "CMCM": (CMCM.system, "AP"),
-        "its text part": (CMCM.system, "AP, text part"),
-        "its image part": (CMCM.system, "AP, image part"),
-        "alignment": (CMCM.system, "alignment"),
+        "pictures": (PAIRS, "AP of pictures"), "CMCM": (CMCM, "AP"),
+        "its text part": (CMCM, "AP, text part"),
+        "its image part": (CMCM, "AP, image part"),
+        "alignment": (CMCM, "alignment"),
     })  # fmt: skip
-    if not is_cites(dataset):
-        printed = paper_values("coherence", "table8").loc[CMCM.system]
+    if dataset not in CITES:
+        printed = paper_values("coherence", "table8").loc[CMCM]
         ours.insert(0, "CMCM, paper", printed.reindex(ours.index))
     return ours
 
 
 def probes(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Average precision of linear probes of CMCA's and CMCM's vectors, means over seeds."""
-    return by_relation(evidence, dataset, {
-        (of, s.system): (s.system, f"AP of {of}")
-        for of in ("z_S", "z_I", "both") for s in (CMCA, CMCM)
+    return _by_relation(evidence, dataset, {
+        (of, name): (name, f"AP of {of}") for of in ("z_S", "z_I", "both") for name in (CMCA, CMCM)
     })  # fmt: skip
 
 
@@ -261,13 +237,9 @@ def dials(evidence: Evidence) -> dict[str, dict[tuple[float, float], Effect]]:
 
 
 def controlled_gains(evidence: Evidence) -> dict[str, dict[str, Effect]]:
-    """Collection on record -> system -> its gain over CMCA in log2 ranks; of refinement, over none.
-
-    Collections are in their own order.
-    """
-    learning = (*WEIGHTS.values(), single("first").system)
-    terms = {name: ((name, "rank"), CMCA_RANK) for name in learning}
-    terms["refinement of CMCM"] = ((CMCM.system, REFINED), CMCM_RANK)
+    """Collection -> system -> its gain over CMCA in log2 ranks; of refinement, over none."""
+    terms = {name: ((name, "rank"), CMCA_RANK) for name in (*WEIGHTS.values(), FIRST)}
+    terms["refinement of CMCM"] = ((CMCM, REFINED), CMCM_RANK)
     return {
         dataset: {
             name: gain(evidence, dataset, *pair)
@@ -288,7 +260,7 @@ def relations_worth(evidence: Mapping[str, Evidence]) -> dict[str, dict[str, Eff
     worth = {}
     for kind, (tier, dataset, system) in WORTH.items():
         oracle = ("Oracle of relations", "rank") if tier == "controlled" else CMCA_ORACLE
-        terms = {"learning": (system.system, "rank"), "knowing": oracle}
+        terms = {"learning": (system, "rank"), "knowing": oracle}
         worth[kind] = {name: gain(evidence[tier], dataset, term) for name, term in terms.items()}
     return worth
 
@@ -296,8 +268,7 @@ def relations_worth(evidence: Mapping[str, Evidence]) -> dict[str, dict[str, Eff
 # --- Figures of pairs and models -----------------------------------------------------------------
 
 
-def labelled_text(pairs: RelatedPairs, row: int) -> str:
-    """A text with the relations that hold, for a caption below its picture."""
+def _labelled_text(pairs: RelatedPairs, row: int) -> str:
     names = [n for n, holds in zip(pairs.relations, pairs.labels[row], strict=True) if holds]
     return f"{pairs.texts[row]} [{', '.join(names) or 'none'}]"
 
@@ -309,7 +280,7 @@ def one_of_each(pairs: RelatedPairs) -> Figure:
         rows += [int(i) for i in np.flatnonzero(holds) if i not in rows][:1]
     assert pairs.open_image is not None
     images = [pairs.open_image(int(pairs.image_of[i])) for i in rows]
-    titles = [labelled_text(pairs, i) for i in rows]
+    titles = [_labelled_text(pairs, i) for i in rows]
     return plots.show_pictures(images, titles, columns=len(rows), size=2.1)
 
 
@@ -353,7 +324,7 @@ def retrieved(pairs: RelatedPairs, shown: Mapping[str, Sequence[dict]], columns:
             axis.spines[:].set(visible=image == own, color=plots.TRUE, linewidth=3)
         row[0].set_ylabel(f"{names[name]}\nrank {example['rank']:g}", fontsize=8)
         if name == 0:
-            text = textwrap.shorten(labelled_text(pairs, example["text"]), 140)
+            text = textwrap.shorten(_labelled_text(pairs, example["text"]), 140)
             row[0].set_title(text, fontsize=8, loc="left")
     return figure
 
@@ -395,9 +366,9 @@ def figures(evidence: Evidence) -> dict[str, Figure]:
         panels[name] = best_first, evidence.clusters(name)
         on_dev[name, ON_DEV[1]] = {
             s.system: evidence.curves(name, s.system, ON_DEV[0])
-            for s in SYSTEMS if evidence.has(name, s.system, ON_DEV[0], EPOCHS)
+            for s in run.SYSTEMS if evidence.has(name, s.system, ON_DEV[0], EPOCHS)
         }  # fmt: skip
-        trained |= {s.system for s in trained_systems(name)}
+        trained |= {s.system for s in run.trained_systems(name)}
         spreads[f"spread_{name}"] = spread(evidence, name)
     overview = plots.overview(panels, trained, "mean log2 rank (lower is better)")
     drawn = {"overview": overview, "curves": plots.curves(on_dev), **spreads}
@@ -409,7 +380,7 @@ def figures(evidence: Evidence) -> dict[str, Figure]:
 def spread(evidence: Evidence, dataset: str, most: int = 8) -> Figure:
     """MedR of every pool of some trainings: what varies with the pool, and what with the seed."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 2.8), sharey=True)
-    for axis, name in zip(axes, (CMCA.system, CMCM.system), strict=True):
+    for axis, name in zip(axes, (CMCA, CMCM), strict=True):
         values = evidence.values(dataset, name, "MedR", split="pools")[:most]
         axis.boxplot(list(values), tick_labels=list(map(str, evidence.seeds_of(dataset)[:most])))
         axis.set(title=f"{name}, {dataset}", xlabel="seed")

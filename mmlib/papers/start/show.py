@@ -53,11 +53,9 @@ def searches(
             fits = COLOURS[0] if truth[picture, caption] else "white"
             colour = TRUE if picture == own else fits
             axis.spines[:].set(visible=True, color=colour, linewidth=4)
-    named = {TRUE: "the caption's own picture", COLOURS[0]: "another one that the caption fits"}
-    handles = [Patch(color=colour, label=label) for colour, label in named.items()]
-    handles.append(
-        Patch(facecolor="white", edgecolor="#bbbbbb", label="the caption is false of it")
-    )
+    named = {"the caption's own picture": TRUE, "another one that the caption fits": COLOURS[0]}
+    handles = [Patch(color=colour, label=label) for label, colour in named.items()]
+    handles.append(Patch(fc="white", ec="#bbbbbb", label="the caption is false of it"))
     foot.legend(handles=handles, loc="center", ncol=3, fontsize=9)
     return figure
 

@@ -17,7 +17,7 @@ from mmlib.features.text import spaced_tokens
 from mmlib.papers.coherence import data, run
 from mmlib.papers.coherence.data import load_study, paper, prepare, world
 from mmlib.papers.coherence.data import pairs as collections
-from mmlib.papers.coherence.data.pairs import Pairs, Pictures, pooled
+from mmlib.papers.coherence.data.pairs import Pairs, Pictures
 from mmlib.papers.coherence.method import ImageEncoder
 from mmlib.papers.coherence.run import CMCA, CMCM, Settings
 
@@ -28,11 +28,6 @@ SMALL = Settings(word_width=8, hidden=8, width=16, epochs=1, word2vec_epochs=2)
 def small_world(monkeypatch):
     monkeypatch.setattr(world, "COUNTS", {"train": 24, "val": 8, "test": 12})
     monkeypatch.setattr("os.cpu_count", lambda: 1)
-
-
-def toy(relations=tiny_coherence.RELATIONS):
-    return Pairs(*(tiny_coherence.related(n, i, relations=relations)
-                   for i, n in enumerate((60, 20, 30))))  # fmt: skip
 
 
 # --- The world -----------------------------------------------------------------------------------
@@ -57,29 +52,28 @@ def test_dials_change_texts_and_labels_and_leave_pictures(small_world):
 
 
 def test_unknown_tiers_and_collections_are_named(monkeypatch, tmp_path):
-    with pytest.raises(ValueError, match="no tier 'x': use world, flickr8k, paper"):
-        load_study("x")
-    with pytest.raises(ValueError, match="no pairs 'clue' here; there are Clue-like"):
-        load_study("world", ["clue"])
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=r"no complete collection: clue: .*cite"):
-        load_study("paper")
-    with pytest.raises(DataError):
-        load_study("flickr8k")
+    for arguments, error, message in (
+        (("x",), ValueError, "no tier 'x': use world, flickr8k, paper"),
+        (("world", ["clue"]), ValueError, "no pairs 'clue' here; there are Clue-like"),
+        (("paper",), DataError, "no complete collection: clue: .*cite"),
+        (("flickr8k",), DataError, "conceptual_train_dis.csv"),
+    ):
+        with pytest.raises(error, match=message):
+            load_study(*arguments)
 
 
 # --- Arrays --------------------------------------------------------------------------------------
 
 
 def test_a_picture_is_the_mean_and_the_maximum_of_its_regions():
-    pairs = tiny_coherence.related(4)
     regions = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
-    seen = pooled(replace(pairs, features=regions)).features
+    seen = collections.pooled(replace(tiny_coherence.related(4), features=regions)).features
     assert seen[0, 0].tolist() == [2, 3, 4, 5]
 
 
 def test_vocabulary_and_scales_are_of_training_pairs_alone():
-    pairs = toy()
+    pairs = Pairs(*(tiny_coherence.related(n, i) for i, n in enumerate((60, 20, 30))))
     arrays = prepare(pairs, SMALL, "world")
     strange = replace(pairs.test, texts=tuple("never seen" for _ in pairs.test.texts))
     other = prepare(replace(pairs, test=strange), SMALL, "world")
@@ -90,13 +84,9 @@ def test_vocabulary_and_scales_are_of_training_pairs_alone():
     assert train.std(axis=0) == pytest.approx(np.ones(10), abs=0.02)
     assert not arrays.words[0].any()
     assert arrays.fingerprint == prepare(pairs, SMALL, "world").fingerprint
-
-
-def test_texts_are_cut_and_tokens_are_the_authors_in_the_tier_paper():
-    pairs = toy()
     short = prepare(pairs, replace(SMALL, max_words=3), "world")
     assert short.splits["train"].ids.shape[1] == 3
-    assert data.tokens_of("paper") is spaced_tokens
+    assert data.tokens_of("paper")("A Dog.") == spaced_tokens("A Dog.")
     assert data.tokens_of("world")("A Dog.") == ["a", "dog", "."]
 
 
@@ -130,10 +120,10 @@ def clue_folder(tmp_path, monkeypatch):
     return folder
 
 
-def test_missing_images_are_counted_and_their_pairs_left_out(clue_folder):
+def test_missing_images_are_counted_and_what_is_damaged_is_named(clue_folder):
     study = load_study("paper")
     assert list(study) == ["clue", "clue clean"]
-    pairs = study["clue"]
+    pairs, clean = study["clue"], study["clue clean"]
     # Images 0, 9, 18, 27 and 36 of 40 in training: 0, 9 and 18 stand in two pairs each.
     # In test 45 and 54 of 40 to 59.
     assert len(pairs.train) + len(pairs.val) == 60 - 8
@@ -147,24 +137,15 @@ def test_missing_images_are_counted_and_their_pairs_left_out(clue_folder):
     assert "q2-8_train_dis_11-08.csv: is missing" in left_out[1]
     assert not set(pairs.train.image_of) & set(pairs.val.image_of)
     assert load_study("paper", seed=1)["clue"].val.texts != pairs.val.texts
-
-
-def test_the_clean_clue_has_peoples_captions_alone(clue_folder):
-    clean = load_study("paper", ["clue clean"])["clue clean"]
-    whole = load_study("paper", ["clue"])["clue"]
-    assert isinstance(clean.test, clue.CluePairs)
     assert clean.test.human.all()
-    assert set(clean.test.texts) < set(whole.test.texts)
-    assert clean.train.texts == whole.train.texts
-
-
-def test_a_damaged_collection_is_not_left_out_in_silence(clue_folder):
+    assert set(clean.test.texts) < set(pairs.test.texts)
+    assert clean.train.texts == pairs.train.texts
     path = clue_folder.parent / "cite" / "q2-8_train_dis_11-08.csv"
     path.parent.mkdir()
     path.write_text("qimg,stim_txt\n")
-    pairs = load_study("paper")["clue"]
-    assert "q2-8_train_dis_11-08.csv, line 1: the columns are" in pairs.missing
-    with pytest.raises(DataError, match="the columns are"):
+    damaged = "q2-8_train_dis_11-08.csv, line 1: the columns are"
+    assert damaged in load_study("paper")["clue"].missing
+    with pytest.raises(DataError, match=damaged):
         load_study("paper", ["cite++"])
 
 
@@ -173,7 +154,7 @@ def test_public_cite_is_split_by_recipe(monkeypatch):
     one = tiny_coherence.related(61, relations=cite.RELATIONS)
     whole = replace(one, image_ids=names, image_of=np.arange(61))
     monkeypatch.setattr(cite, "load_with_images", lambda split: (whole, f"{split}: none missing"))
-    pairs = paper.LOADERS["cite"](0)
+    pairs = paper.load_collection("cite", 0)
     seen = [set(paper.recipes(pairs.split(s))) for s in ("train", "val", "test")]
     assert sum(map(len, seen)) == len(set().union(*seen)) == 21
     assert sum(len(pairs.split(s)) for s in ("train", "val", "test")) == 61
@@ -194,13 +175,12 @@ class Seven(torch.nn.Module):
 
 def test_a_system_is_trained_on_pictures_from_end_to_end(clue_folder, monkeypatch):
     made = []
+    monkeypatch.setattr(run, "_resnet50", lambda: made.append(Seven()) or made[-1])
 
-    def resnet50():
-        made.append(Seven())
-        return made[-1]
+    def loaded(seed=0):
+        return prepare(load_study("paper", ["clue"], seed)["clue"], SMALL, "paper")
 
-    monkeypatch.setattr(run, "_resnet50", resnet50)
-    arrays = prepare(load_study("paper", ["clue"])["clue"], SMALL, "paper")
+    arrays = loaded()
     start = run.make(CMCA, SMALL, arrays, 0).images.backbone.weight.weight
     for one in (CMCA, CMCM):
         job = Job("coherence", "paper", "clue", asdict(one), 0, asdict(SMALL))
@@ -210,18 +190,9 @@ def test_a_system_is_trained_on_pictures_from_end_to_end(clue_folder, monkeypatc
         assert not torch.allclose(made[-1].weight.weight, start, atol=1e-6)  # it was trained
     stages = run.stages("paper", {"clue": arrays}, [0])
     assert {job.system["system"] for job in stages[0].jobs} == {"Random"}
-    renamed = prepare(load_study("paper", ["clue"], seed=1)["clue"], SMALL, "paper")
-    assert renamed.fingerprint != arrays.fingerprint
-
-
-def test_a_replaced_picture_is_other_data(clue_folder):
-    def fingerprint():
-        return prepare(load_study("paper", ["clue"])["clue"], SMALL, "paper").fingerprint
-
-    first = fingerprint()
-    assert fingerprint() == first
-    Image.new("RGB", (70, 50)).save(clue_folder / "images" / "1.jpg")
-    assert fingerprint() != first
+    marks = {arrays.fingerprint, loaded().fingerprint, loaded(seed=1).fingerprint}
+    Image.new("RGB", (70, 50)).save(clue_folder / "images" / "1.jpg")  # another picture
+    assert len(marks | {loaded().fingerprint}) == 3
 
 
 def test_pictures_are_cropped_at_random_in_training_and_in_the_centre_else():

@@ -64,7 +64,7 @@ def test_the_opening_picture_is_of_the_evidence(evidence):
         if tier == "controlled":
             oracle = ("Oracle of relations", "rank")
         base = level(tier, dataset, "CMCA")
-        assert learning[i] == pytest.approx(base - level(tier, dataset, system.system))
+        assert learning[i] == pytest.approx(base - level(tier, dataset, system))
         assert knowing[i] == pytest.approx(base - level(tier, dataset, *oracle))
 
 

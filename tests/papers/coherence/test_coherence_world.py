@@ -1,5 +1,7 @@
+"""The picture world's pairs: rates and correlations of labels, and what texts say of scenes."""
+
 import re
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 
 import numpy as np
 import pandas as pd
@@ -7,10 +9,9 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from mmlib.data.clue import LAST_HUMAN
-from mmlib.papers.coherence.data.cite_texts import cite_text
-from mmlib.papers.coherence.data.clue_texts import LIVELY, clue_text
-from mmlib.papers.coherence.data.schemes import SCHEMES, TELLING, draw_labels, draw_wordings
-from mmlib.papers.coherence.data.world import related_pairs
+from mmlib.papers.coherence.data import world
+from mmlib.papers.coherence.data.texts import LIVELY, cite_text, clue_text
+from mmlib.papers.coherence.data.world import SCHEMES, TELLING, draw_labels, related_pairs
 from mmlib.world import words
 from mmlib.world.scenes import SPLITS, sample_scene, scene_key, split_seeds
 from mmlib.world.schema import KINDS
@@ -99,23 +100,17 @@ def test_scores_are_standardised_and_tell_the_labels_only_with_signal(scenes, sc
 
 @BOTH
 def test_a_larger_record_begins_with_the_smaller_one(scheme, request):
-    large = request.getfixturevalue(scheme)
-    small = related_pairs("train", 40, scheme, telling=1)
-    assert small.texts == large.texts[:40]
-    assert small.scenes == large.scenes[:40]
-    assert small.about == large.about[:40]
+    large, small = request.getfixturevalue(scheme), related_pairs("train", 40, scheme, telling=1)
+    for name in ("texts", "scenes", "about", "image_ids"):
+        assert getattr(small, name) == getattr(large, name)[:40]
     assert (small.labels == large.labels[:40]).all()
-    assert small.image_ids == large.image_ids[:40]
 
 
-def test_every_pair_has_a_picture_of_its_own_and_splits_share_none():
+def test_splits_share_no_scene_and_signal_and_scheme_leave_them_alone(clue, cite):
     keys = {split: {scene_key(s) for s in related_pairs(split, 60).scenes} for split in SPLITS}
     for split, mine in keys.items():
         assert len(mine) >= 58  # simple scenes may recur, in pictures that differ
         assert all(not mine & keys[other] for other in SPLITS if other != split)
-
-
-def test_signal_and_scheme_leave_the_scenes_alone(clue, cite):
     weaker = related_pairs("train", 50, "clue", signal=0.2)
     assert weaker.scenes == clue.scenes[:50] == cite.scenes[:50]
     assert (weaker.labels != clue.labels[:50]).any()
@@ -127,13 +122,11 @@ def test_signal_and_scheme_leave_the_scenes_alone(clue, cite):
 @BOTH
 def test_texts_are_of_the_right_length_and_name_no_label(scheme, request):
     pairs = request.getfixturevalue(scheme)
+    label = re.compile(rf"\b({'|'.join(SCHEMES['clue'].relations)})\b", re.I)
     for text in pairs.texts:
         assert 4 <= len(text.split()) <= (25 if scheme == "clue" else 40)
-        assert "{" not in text
-        assert "  " not in text
-        assert text.strip() == text
-        for name in SCHEMES["clue"].relations:
-            assert not re.search(rf"\b{name}\b", text, re.I)
+        assert not re.search(r"\{|  |^ | $", text)
+        assert not label.search(text)
     assert len(set(pairs.texts)) > 0.85 * len(pairs)
 
 
@@ -143,30 +136,25 @@ def every_subset(names):
 
 def test_every_combination_of_relations_can_be_written(scenes):
     rng = np.random.default_rng(0)
-    single = [scene for scene in scenes if len(scene.things) == 1][:4]
-    full = [scene for scene in scenes if len(scene.things) == 5][:4]
+    single, full = ([s for s in scenes if len(s.things) == count][:4] for count in (1, 5))
     names = SCHEMES["clue"].relations
     for holds in (*every_subset(names[:-1]), names[-1:]):
         for scene, other in zip(single + full, full + single, strict=True):
-            told = other if "Irrelevant" in holds else scene
-            assert 4 <= len(clue_text(scene, told, frozenset(holds), rng).split()) <= 25
+            about = other if "Irrelevant" in holds else scene
+            assert 4 <= len(clue_text(scene, about, frozenset(holds), rng).split()) <= 25
     others = [("Q2", *rest) for rest in every_subset(SCHEMES["cite"].relations[1:])]
     for holds in (*others, (), ("Q4",)):
         for scene in single + full:
             assert 4 <= len(cite_text(scene, frozenset(holds), rng).split()) <= 40
 
 
-def test_a_text_names_nothing_that_its_scene_lacks(clue):
-    for text, scene in zip(clue.texts, clue.about, strict=True):
-        assert kinds_named(text) <= kinds_in(scene), (text, scene)
-
-
-def test_irrelevant_texts_are_about_another_scene_and_no_others(clue):
-    for row, (scene, told) in enumerate(zip(clue.scenes, clue.about, strict=True)):
-        assert (told is not scene) == ("Irrelevant" in holding(clue, row))
-        if told is not scene:
-            assert scene_key(told) != scene_key(scene)
-            assert len(kinds_in(told) & kinds_in(scene)) <= 2
+def test_a_text_is_about_its_scene_and_an_irrelevant_one_about_another(clue):
+    for row, (scene, about) in enumerate(zip(clue.scenes, clue.about, strict=True)):
+        assert kinds_named(clue.texts[row]) <= kinds_in(about), (clue.texts[row], about)
+        assert (about is not scene) == ("Irrelevant" in holding(clue, row))
+        if about is not scene:
+            assert scene_key(about) != scene_key(scene)
+            assert len(kinds_in(about) & kinds_in(scene)) <= 2
 
 
 def test_events_are_told_for_action_only(clue):
@@ -189,37 +177,34 @@ def test_pictures_are_spoken_of_for_meta_only_and_whatever_the_style(clue):
         assert bool(speaks.search(text)) == ("Meta" in holding(clue, row)), text
         if "Meta" in holding(clue, row):
             openings.setdefault(clue.scenes[row].style, set()).add(" ".join(text.split()[:3]))
-    shared = set.intersection(*openings.values())
-    assert len(shared) >= 4
+    assert len(set.intersection(*openings.values())) >= 4
+
+
+COLOURED = re.compile(
+    r"(?:paint|make) the (?P<a>[\w ]+?) (?P<b>\w+)|give the (?P<c>[\w ]+?) a coat of (?P<d>\w+) p"
+)
+ORDERED = re.compile(r"(?:^|\. )(?:\w+, |\w+ )?(?:Put|Place|Add|Set up|Arrange)\b[^.]*", re.I)
 
 
 def test_a_step_orders_what_holds_for_the_result_and_what_does_not_before_it(cite):
     orders = {"Q6": 0, "Q7": 0}
-    colour = re.compile(
-        r"(?:(?:paint|make) the ([\w ]+?) (\w+)|give the ([\w ]+?) a coat of (\w+) paint)\b"
-    )
-    side = re.compile(r"(?:^|\. )(?:\w+, |\w+ )?(?:Put|Place|Add|Set up|Arrange)\b[^.]*", re.I)
     for row, text in enumerate(cite.texts):
-        holds, scene = holding(cite, row), cite.scenes[row]
-        if len(holds & {"Q6", "Q7"}) != 1:
+        scene, ordered = cite.scenes[row], holding(cite, row) & {"Q6", "Q7"}
+        if len(ordered) != 1:
             continue
-        done = "Q7" in holds
-        name = "Q7" if done else "Q6"
-        for match in colour.finditer(text):
-            found = [part for part in match.groups() if part]
-            kind = KIND_OF.get(found[0])
-            mine = {thing.colour for thing in scene.things if thing.kind == kind}
-            if kind and len(mine) == 1 and found[1] in words.COLOUR_WORDS:
+        [name] = ordered
+        for match in COLOURED.finditer(text):
+            noun, colour = match["a"] or match["c"], match["b"] or match["d"]
+            colours = {t.colour for t in scene.things if t.kind == KIND_OF.get(noun)}
+            if len(colours) == 1 and colour in words.COLOUR_WORDS:
                 orders[name] += 1
-                assert (found[1] in mine) == done, (text, scene)
-        for order in side.findall(text):
-            for relation in ("left of", "right of"):
-                first, _, second = order.partition(relation)
-                kinds = [kinds_named(first), kinds_named(second)]
-                at = [[i for i, t in enumerate(scene.things) if {t.kind} == some] for some in kinds]
-                if second and all(len(some) == 1 for some in at):
-                    orders[name] += 1
-                    assert ((at[0][0], relation, at[1][0]) in scene.relations) == done, text
+                assert (colour in colours) == (name == "Q7"), (text, scene)
+        for order, relation in product(ORDERED.findall(text), ("left of", "right of")):
+            sides = [kinds_named(side) for side in order.split(relation)]
+            at = [[i for i, t in enumerate(scene.things) if {t.kind} == side] for side in sides]
+            if [*map(len, at)] == [1, 1]:
+                orders[name] += 1
+                assert ((at[0][0], relation, at[1][0]) in scene.relations) == (name == "Q7"), text
     assert orders["Q6"] >= 5
     assert orders["Q7"] >= 40
 
@@ -242,33 +227,28 @@ def test_amounts_and_pointing_are_for_their_relations_only(cite):
 @BOTH
 def test_wordings_follow_the_labels_as_far_as_the_dial_says(scenes, scheme):
     kind, labels = SCHEMES[scheme], draw_labels(scenes, scheme, 1)
-    at = kind.relations.index(kind.gate)
-    opened = labels[:, at] == kind.opens
-    agree = {}
-    for telling in (0.0, TELLING, 0.75, 1.0):
-        worded = draw_wordings(scenes, labels, scheme, 1, telling)
-        rates, slack = labels[opened].mean(0), 4 / np.sqrt(opened.sum())
-        others = draw_labels(scenes, scheme, 1001, 0.0)
-        assert (abs(others.mean(0) - labels.mean(0)) < slack).all()
-        by_chance = rates * others.mean(0) + (1 - rates) * (1 - others.mean(0))
-        told = np.array(kind.worded) ** ((1 - telling) / telling) if telling else 0 * rates
-        wanted = told + (1 - told) * by_chance
-        agree[telling] = (worded == labels)[opened].mean(0)
-        assert (abs(agree[telling] - wanted) < slack).all(), telling
-    assert (agree[1.0] == 1).all()
-    assert (draw_wordings(scenes, labels, scheme, 1, 1.0) == labels).all()
+    opened = labels[:, kind.gate_column] == kind.opens
+    rates, slack = labels[opened].mean(0), 4 / np.sqrt(opened.sum())
+    others = draw_labels(scenes, scheme, 1001, 0.0).mean(0)
+    by_chance = rates * others + (1 - rates) * (1 - others)
+    for telling in (0.0, TELLING, 0.75):
+        worded = world.draw_wordings(scenes, labels, scheme, 1, telling)
+        as_labelled = np.array(kind.worded) ** ((1 - telling) / telling) if telling else 0 * rates
+        wanted = as_labelled + (1 - as_labelled) * by_chance
+        assert (abs((worded == labels)[opened].mean(0) - wanted) < slack).all(), telling
+    assert (world.draw_wordings(scenes, labels, scheme, 1, 1.0) == labels).all()
 
 
 def test_what_is_worded_as_visible_and_is_not_is_true_of_another_scene():
-    pairs = related_pairs("train", 400, "clue")
-    elsewhere = [i for i, told in enumerate(pairs.about) if told is not pairs.scenes[i]]
-    for i in elsewhere:
-        assert not pairs.labels[i, 0]
-        assert kinds_named(pairs.texts[i]) <= kinds_in(pairs.about[i])
-    half = [i for i in elsewhere if not pairs.labels[i, 5]]
-    shared = [kinds_in(pairs.about[i]) & kinds_in(pairs.scenes[i]) for i in half]
-    assert len(half) > 20
-    assert np.mean([bool(some) for some in shared]) > 0.8
+    pairs, shared = related_pairs("train", 400, "clue"), []
+    for i, (scene, about) in enumerate(zip(pairs.scenes, pairs.about, strict=True)):
+        if about is not scene:
+            assert not pairs.labels[i, 0]
+            assert kinds_named(pairs.texts[i]) <= kinds_in(about)
+            if not pairs.labels[i, 5]:
+                shared.append(bool(kinds_in(about) & kinds_in(scene)))
+    assert len(shared) > 20
+    assert np.mean(shared) > 0.8
 
 
 # --- The real sets ---

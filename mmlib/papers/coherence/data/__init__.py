@@ -73,9 +73,8 @@ def prepare(pairs: Pairs, settings: "Settings", tier: str, seed: int = 0) -> Arr
             images = Pictures(related)
         else:
             sample = np.asarray(pairs.train.features[:, 0], dtype=np.float32)
-            images = np.asarray(related.features[:, 0], dtype=np.float32)
-            images = (images - sample.mean(axis=0)) / (sample.std(axis=0) + 1e-3)
-            images = images.astype(np.float32)
+            centred = np.asarray(related.features[:, 0], dtype=np.float32) - sample.mean(axis=0)
+            images = (centred / (sample.std(axis=0) + 1e-3)).astype(np.float32)
         splits[name] = Split(ids.numpy(), lengths.numpy(), related.labels, related.image_of, images)
     truth = controlled.truth(pairs.test) if is_made_up else {}
     return Arrays(splits, words, pairs.relations, truth)

@@ -65,7 +65,8 @@ def load(dials: Dials, seed: int = 0) -> Pairs:
             features=features[:, None].astype(np.float32),
             shown=tuple(THINGS[item] for item in shown),
         ))  # fmt: skip
-    return Pairs(*splits)
+    train, val, test = splits
+    return Pairs(train, val, test)
 
 
 def truth(pairs: RelatedPairs) -> dict[str, np.ndarray]:

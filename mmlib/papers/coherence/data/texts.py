@@ -60,7 +60,7 @@ def clue_text(scene: Scene, about: Scene, holds: frozenset[str], rng: np.random.
     def write(brief: bool) -> str:
         if not holds & {"Visible", "Irrelevant"}:
             text = _unseen(about, holds, rng)
-            judges = "Subjective" in holds and holds & {"Story", "Action"}
+            judges = "Subjective" in holds and bool(holds & {"Story", "Action"})
         else:
             text, living = _seen(scene, about, holds, rng, brief)
             judges = "Subjective" in holds
