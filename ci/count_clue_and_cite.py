@@ -27,51 +27,36 @@ def count(clue_folder: Path, cite_folder: Path) -> dict[str, pd.DataFrame]:
     """Every recorded table, anew from the files. Raises DataError for missing or damaged ones."""
     train, test = clue.load("train", clue_folder), clue.load("test", clue_folder)
     report = clue.report(clue_folder)
-    human = train.labels[train.human].mean(axis=0)
     rates = pd.DataFrame(report["rates"])
-    rates.loc["train, people's captions"] = 100 * human
+    rates.loc["train, people's captions"] = 100 * train.labels[train.human].mean(axis=0)
     counts = pd.concat([report["leaks"], report["words"]]).astype(float)
+    tests = {"all rows": test, "clean rows": test.take(clue.clean_rows(test, train)[0])}
+    pipeline, columns = flickr8k.fit_pipeline(train), ["AP", "low", "high", "chance"]
+    clue_text = [average_precisions(pipeline, pairs)[columns].add_suffix(f", {name}")
+                 for name, pairs in tests.items()]  # fmt: skip
     pairs = cite.load(cite_folder)
+    groups = np.unique(recipes(pairs), return_inverse=True)[1]
+    scores, of_folds = np.empty(pairs.labels.shape), []
+    for rows, held in GroupKFold(5).split(groups, groups=groups):  # folds share no recipe
+        fit, rest = pairs.take(rows), pairs.take(held)
+        scores[held] = flickr8k.predict(flickr8k.fit_pipeline(fit), rest.texts)
+        of_folds.append(words_tell(fit, rest))
+    words = {f"Clue, {name}": words_tell(train, pairs) for name, pairs in tests.items()}
+    words["CITE"] = float(np.mean(of_folds))
+    cite_table = {"percent_positive": (100 * pairs.labels.mean(axis=0)).round(2),
+                  "AP": method.average_precisions(pairs.labels, scores).round(3)}  # fmt: skip
     return {
         "recorded_clue_rates": rates.T.round(2),
         "recorded_clue_leaks": counts.to_frame("count").round(2),
-        "recorded_clue_text": clue_text(train, test),
-        "recorded_cite": pd.DataFrame({
-            "percent_positive": (100 * pairs.labels.mean(axis=0)).round(2), "AP": cite_text(pairs),
-        }, index=list(pairs.relations)),
+        "recorded_clue_text": pd.concat(clue_text, axis=1).round(3),
+        "recorded_cite": pd.DataFrame(cite_table, list(pairs.relations)),
         "recorded_cite_repeats": cite.repeats(cite_folder).astype(float).to_frame("count"),
-        "recorded_words": words(train, test, pairs),
-    }  # fmt: skip
+        "recorded_words": pd.Series(words).round(3).to_frame("AUC"),
+    }
 
 
-def clue_text(train: clue.CluePairs, test: clue.CluePairs) -> pd.DataFrame:
-    """AP with its interval over images, and chance, on all test rows and on the clean ones."""
-    pipeline = flickr8k.fit_pipeline(train)
-    clean, _ = clue.clean_rows(test, train)
-    columns = ["AP", "low", "high", "chance"]
-    return pd.concat(
-        [
-            average_precisions(pipeline, pairs)[columns].add_suffix(f", {name} rows")
-            for name, pairs in {"all": test, "clean": test.take(clean)}.items()
-        ],
-        axis=1,
-    ).round(3)
-
-
-def words(train: clue.CluePairs, test: clue.CluePairs, pairs: RelatedPairs) -> pd.DataFrame:
-    """AUC of `baselines.words_tell` on Clue's test rows, and over five folds of CITE's pairs."""
-    clean, _ = clue.clean_rows(test, train)
-    groups = np.unique(recipes(pairs), return_inverse=True)[1]
-    folds = GroupKFold(5).split(groups, groups=groups)
-    of_folds = [_words_tell(pairs.take(rows), pairs.take(held)) for rows, held in folds]
-    values = {"Clue, all rows": _words_tell(train, test),
-              "Clue, clean rows": _words_tell(train, test.take(clean)),
-              "CITE": np.mean(of_folds)}  # fmt: skip
-    return pd.Series(values).round(3).to_frame("AUC")
-
-
-def _words_tell(train: RelatedPairs, test: RelatedPairs) -> float:
-    """`baselines.words_tell`, which needs no pictures."""
+def words_tell(train: RelatedPairs, test: RelatedPairs) -> float:
+    """`baselines.words_tell`, an AUC that needs no pictures."""
     vocabulary = Vocabulary.from_sentences([tokenize(text) for text in train.texts], min_count=1)
 
     def split(part: RelatedPairs) -> Split:
@@ -84,22 +69,12 @@ def _words_tell(train: RelatedPairs, test: RelatedPairs) -> float:
     return baselines.words_tell(Arrays(splits, words, train.relations))
 
 
-def cite_text(pairs: RelatedPairs) -> np.ndarray:
-    """(C,) AP of relations read off CITE's texts, five folds that share no recipe."""
-    groups = np.unique(recipes(pairs), return_inverse=True)[1]
-    scores = np.empty(pairs.labels.shape)
-    for rows, held in GroupKFold(5).split(groups, groups=groups):
-        pipeline = flickr8k.fit_pipeline(pairs.take(rows))
-        scores[held] = flickr8k.predict(pipeline, [pairs.texts[i] for i in held])
-    return method.average_precisions(pairs.labels, scores).round(3)
-
-
 def average_precisions(pipeline: Any, pairs: RelatedPairs) -> pd.DataFrame:
     """How well the relations of labelled pairs are read off their texts; a row a relation.
 
     Columns: AP (average precision), low, high (its 95 % interval by bootstrap over images), chance
-    (the share of positives, which is the AP of guessing), positives. NaN for a relation that the
-    pairs do not have. Source: paper, Table 8 (there from image and text).
+    (the share of positives, which is the AP of guessing). NaN for a relation that the pairs do not
+    have. Source: paper, Table 8 (there from image and text).
     """
     scores, truth = flickr8k.predict(pipeline, pairs.texts), pairs.labels
     images, image_of = np.unique(pairs.image_of, return_inverse=True)
@@ -109,7 +84,7 @@ def average_precisions(pipeline: Any, pairs: RelatedPairs) -> pd.DataFrame:
     drawn_ap = [weighted_ap(t, s, weights) for t, s in zip(truth.T, scores.T, strict=True)]
     ends = np.nanquantile(drawn_ap, [0.025, 0.975], axis=1)  # without draws that have no positive
     columns = {"AP": method.average_precisions(truth, scores), "low": ends[0], "high": ends[1],
-               "chance": truth.mean(axis=0), "positives": truth.sum(axis=0)}  # fmt: skip
+               "chance": truth.mean(axis=0)}  # fmt: skip
     return pd.DataFrame(columns, index=list(pairs.relations))
 
 
