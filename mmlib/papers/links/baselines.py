@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 
 from mmlib.core.jobs import Answer, Job, Run
 from mmlib.papers.links.data.arrays import Arrays, Split
@@ -17,15 +16,16 @@ from mmlib.papers.links.method import evaluate
 
 ALPHAS = tuple(10.0 ** (power / 2) for power in range(-6, 5))  # of the ridge
 MOST_LABELS = 20  # K of Object Detection
+COMPONENTS = 20  # of a document's content
 
 
 def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """The metrics of a baseline on every test document, by the name in its column "baseline"."""
     started = time.process_time()
-    test = arrays.splits["test"]
-    name = job.system["baseline"]
-    if name == "random":
-        matrices = random_scores(test, job.seed)
+    test, name = arrays.splits["test"], job.system["baseline"]
+    if name == "random":  # AUC 50, p@C the share of links
+        rng, nodes = np.random.default_rng(job.seed), zip(test.sentences, test.images, strict=True)
+        matrices = [rng.random((len(s), len(v))) for s, v in nodes]
     elif name == "detection":
         matrices = detection_scores(arrays, "test", labels=best_labels(arrays, job.system["k_by"]))
     elif name == "recogniser":
@@ -36,25 +36,16 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     return Answer({"test": evaluate(matrices, test)}, seconds=time.process_time() - started)
 
 
-def random_scores(split: Split, seed: int) -> list[np.ndarray]:
-    """Uniform random scores (n, m) of every document: AUC 50, p@C the share of links."""
-    rng = np.random.default_rng(seed)
-    return [
-        rng.random((len(s), len(v))) for s, v in zip(split.sentences, split.images, strict=True)
-    ]
-
-
 # --- Object Detection (Section 4) ------------------------------------------------------------
 
 
 def detection_scores(arrays: Arrays, split: str, labels: int) -> list[np.ndarray]:
     """Cosines of mean word vectors: of a sentence's words, and of an image's label names.
 
-    An image is the mean vector of its `labels` most probable labels. Raises ValueError where the
-    corpus has no label scores.
+    An image is the mean vector of its `labels` most probable labels.
     """
-    if arrays.label_scores is None or arrays.label_words is None:
-        raise ValueError("this corpus has no label scores: extract them with a classifier")
+    assert arrays.label_scores is not None
+    assert arrays.label_words is not None
     likely = np.argsort(-arrays.label_scores, axis=1, kind="stable")[:, :labels]
     images = unit(arrays.label_words[likely].mean(axis=1))  # (images, E)
     is_word = arrays.ids > 1  # neither padding nor unknown
@@ -139,16 +130,10 @@ def means(vectors: np.ndarray, nodes: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def describe_documents(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
-    """The predictors of `difficulty_predictors`, a value a test document."""
-    columns = difficulty_predictors(arrays)
-    return Answer({"test": {name: columns[name].to_numpy() for name in columns}})
-
-
-def difficulty_predictors(arrays: Arrays, components: int = 20) -> pd.DataFrame:
     """Spread and content of every test document, from vectors that no system has trained.
 
-    A row a document: "image spread", "text spread", and "image content 0" and so on: mean vectors
-    reduced by a PCA fitted on training documents. Texts are mean word vectors.
+    "image spread", "text spread", and "image content 0" and so on: mean vectors reduced by a PCA
+    fitted on training documents. Texts are mean word vectors.
     """
     from sklearn.decomposition import PCA
 
@@ -160,7 +145,7 @@ def difficulty_predictors(arrays: Arrays, components: int = 20) -> pd.DataFrame:
     ):
         columns[f"{side} spread"] = np.array([spread(vectors[rows]) for rows in documents])
         centres = means(vectors, training)
-        reduce = PCA(min(components, *centres.shape), random_state=0).fit(centres)
+        reduce = PCA(min(COMPONENTS, *centres.shape), random_state=0).fit(centres)
         for i, column in enumerate(reduce.transform(means(vectors, documents)).T):
             columns[f"{side} content {i}"] = column
-    return pd.DataFrame(columns)
+    return Answer({"test": columns})

@@ -30,10 +30,9 @@ def labelled(evidence: Evidence, organic: bool | None = None) -> list[str]:
 
     organic: those that are, or that are not; None: both.
     """
-    recorded = evidence.datasets
-    order = [*PAPER_TABLES, *(name for name in recorded if name not in PAPER_TABLES)]
-    known = [name for name in order if name in recorded and name != UNLABELLED]
-    return [name for name in known if organic in (None, name in ORGANIC)]
+    order = dict.fromkeys([*PAPER_TABLES, *evidence.datasets])
+    labelled = [name for name in order if name in evidence.datasets and name != UNLABELLED]
+    return [name for name in labelled if organic in (None, name in ORGANIC)]
 
 
 def same_as(evidence: Evidence, dataset: str, system: str) -> str:
@@ -42,39 +41,13 @@ def same_as(evidence: Evidence, dataset: str, system: str) -> str:
     return "DC" if same else system
 
 
-def auc(
-    evidence: Evidence, dataset: str, systems: Sequence[str], seeds: Seeds | None = None,
-    metric: str = "AUC",
-) -> np.ndarray:  # fmt: skip
-    """Mean AUC, or another metric, over systems, (seeds, documents), in percent.
-
-    DC's for TK where the two are the same.
-    """
-    names = [same_as(evidence, dataset, system) for system in systems]
-    return np.mean([evidence.values(dataset, name, metric, seeds) for name in names], axis=0)
-
-
-def mean_auc(evidence: Evidence, dataset: str, values: np.ndarray) -> Effect:
-    """The mean of values (seeds, documents) over seeds and documents; NaN documents are skipped."""
-    return crossed_known(values, evidence.clusters(dataset))
-
-
-def loss_and_links(evidence: Evidence, dataset: str, seeds: Seeds) -> np.ndarray:
-    """Minus Spearman's ρ of dev loss and dev AUC over epochs, (seeds,): mean over systems."""
-    correlations = []
-    for system in STRUCTURED:
-        a, b = (
-            evidence.derived("ranks", _centred_ranks, dataset, system, name, seeds, EPOCHS)
-            for name in ("dev_loss", "dev_AUC")
-        )
-        with np.errstate(invalid="ignore"):  # a constant curve has no ranks: NaN
-            norms = np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
-            correlations.append(-(a * b).sum(axis=1) / norms)
-    return np.mean(correlations, axis=0)
+def auc(evidence: Evidence, dataset: str, system: str, seeds: Seeds | None = None) -> np.ndarray:
+    """AUC, (seeds, documents), in percent; DC's for TK where the two are the same."""
+    return evidence.values(dataset, same_as(evidence, dataset, system), "AUC", seeds)
 
 
 def _centred_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks of values (epochs,), their mean 0."""
+    """Ranks of values (count,), their mean 0."""
     ranks = stats.rankdata(values)
     return ranks - ranks.mean()
 
@@ -82,9 +55,9 @@ def _centred_ranks(values: np.ndarray) -> np.ndarray:
 # --- Documents left out (the jackknife: Shao and Tu, The Jackknife and Bootstrap, 1995) -------
 
 
-def document_groups(evidence: Evidence, dataset: str, scored: np.ndarray) -> np.ndarray:
-    """The group of each scored document: its cluster, or one of `MOST_GROUPS` groups of these."""
-    member, names = pd.factorize(evidence.clusters(dataset)[scored])
+def document_groups(clusters: np.ndarray) -> np.ndarray:
+    """The group of each document: its cluster, or one of `MOST_GROUPS` groups of these."""
+    member, names = pd.factorize(clusters)
     return member % min(len(names), MOST_GROUPS)
 
 
@@ -102,8 +75,8 @@ def unit_ranks(group: np.ndarray, values: np.ndarray) -> np.ndarray:
     """
     rows = np.zeros((group.max() + 2, len(values)))
     for row, left_out in zip(rows, range(-1, group.max() + 1), strict=True):
-        kept = group != left_out
-        row[kept] = _centred_ranks(values[kept])
+        counted = group != left_out
+        row[counted] = _centred_ranks(values[counted])
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
@@ -113,8 +86,8 @@ def agreement_of_trainings(evidence: Evidence, dataset: str, seeds: Seeds) -> Ef
     Documents and seeds both enter the interval; their errors are added as if independent, which
     counts their interplay twice and makes the interval a little too wide.
     """
-    scored = ~np.isnan(evidence.values(dataset, "DC", "AUC")[0])
-    group = document_groups(evidence, dataset, scored)
+    scored = ~np.isnan(auc(evidence, dataset, "DC")[0])
+    group = document_groups(evidence.clusters(dataset)[scored])
 
     def ranks(values: np.ndarray) -> np.ndarray:
         return unit_ranks(group, values[scored])
@@ -124,8 +97,10 @@ def agreement_of_trainings(evidence: Evidence, dataset: str, seeds: Seeds) -> Ef
         for system in ("DC", "AP")
     )
     rho = np.einsum("sgd,sgd->sg", of_dc, of_ap)
-    found = over_documents(rho.mean(axis=0))
-    return difference(found, replace(over_seeds(rho[:, 0]), effect=0.0)) if len(rho) > 1 else found
+    over_these = over_documents(rho.mean(axis=0))
+    if len(rho) == 1:
+        return over_these
+    return difference(over_these, replace(over_seeds(rho[:, 0]), effect=0.0))
 
 
 def explained(predictors: np.ndarray, response: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -134,16 +109,14 @@ def explained(predictors: np.ndarray, response: np.ndarray, group: np.ndarray) -
 
     predictors (documents, p), response (documents,).
     """
-    z = np.column_stack([np.ones(len(group)), stats.zscore(predictors), stats.zscore(response)])
-    order = np.argsort(group, kind="stable")
-    starts = np.searchsorted(group[order], np.arange(group.max() + 1))
-    of_groups = np.add.reduceat(z[order, :, None] * z[order, None, :], starts)
-    # Sums of products of all documents, less those of the group that is left out.
-    gram = of_groups.sum(axis=0) - np.concatenate([np.zeros_like(of_groups[:1]), of_groups])
-    sizes, sums, norms, products = gram[:, 0, 0], gram[:, 0, -1], gram[:, -1, -1], gram[:, :-1, -1]
-    fitted = np.linalg.solve(gram[:, :-1, :-1], products[..., None])[..., 0]
-    error, variation = norms - (products * fitted).sum(axis=1), norms - sums**2 / sizes
-    return 100 * (1 - error / (sizes - fitted.shape[1]) / (variation / (sizes - 1)))
+    x = np.column_stack([np.ones(len(response)), predictors])
+    estimates = []
+    for left_out in range(-1, group.max() + 1):
+        counted = group != left_out
+        y = response[counted]
+        residuals = y - x[counted] @ np.linalg.lstsq(x[counted], y)[0]
+        estimates.append(100 * (1 - residuals.var(ddof=x.shape[1]) / y.var(ddof=1)))
+    return np.array(estimates)
 
 
 # --- Effects ---------------------------------------------------------------------------------
@@ -151,8 +124,10 @@ def explained(predictors: np.ndarray, response: np.ndarray, group: np.ndarray) -
 
 def cohesion(evidence: Evidence, seeds: Seeds) -> Effects:
     """AUC of AP on one data set less that on a more cohesive one, of other documents."""
-    sets = labelled(evidence)
-    levels = {name: mean_auc(evidence, name, auc(evidence, name, ["AP"], seeds)) for name in sets}
+    levels = {
+        name: crossed_known(auc(evidence, name, "AP", seeds), evidence.clusters(name))
+        for name in labelled(evidence)
+    }
     return {
         f"{a} > {b}": difference(levels[a], levels[b])
         for a, b in ORDERS
@@ -161,19 +136,31 @@ def cohesion(evidence: Evidence, seeds: Seeds) -> Effects:
 
 
 def together(evidence: Evidence, seeds: Seeds) -> Effects:
-    """How objective and links improve together over the epochs, by data set."""
+    """Minus Spearman's ρ of dev loss and dev AUC over epochs, mean over systems, by data set."""
     if len(seeds) < 2:
         return "one seed has no spread"
-    return {name: over_seeds(loss_and_links(evidence, name, seeds)) for name in labelled(evidence)}
+    effects = {}
+    for name in labelled(evidence):
+        correlations = []
+        for system in STRUCTURED:
+            loss, links = (
+                evidence.derived("ranks", _centred_ranks, name, system, metric, seeds, EPOCHS)
+                for metric in ("dev_loss", "dev_AUC")
+            )
+            with np.errstate(invalid="ignore"):  # a constant curve has no ranks: NaN
+                norms = np.sqrt((loss * loss).sum(axis=1) * (links * links).sum(axis=1))
+                correlations.append(-(loss * links).sum(axis=1) / norms)
+        effects[name] = over_seeds(np.mean(correlations, axis=0))
+    return effects
 
 
 def same_documents(evidence: Evidence, seeds: Seeds) -> Effects:
     """ρ of trainings on crowd-labelled data sets, less .5."""
-    agreements = {
-        name: agreement_of_trainings(evidence, name, seeds)
-        for name in labelled(evidence, organic=False)
-    }
-    return {name: replace(found, effect=found.effect - 0.5) for name, found in agreements.items()}
+    effects = {}
+    for name in labelled(evidence, organic=False):
+        rho = agreement_of_trainings(evidence, name, seeds)
+        effects[name] = replace(rho, effect=rho.effect - 0.5)
+    return effects
 
 
 def less_on_organic(evidence: Evidence, seeds: Seeds) -> Effects:
@@ -190,19 +177,18 @@ def less_on_organic(evidence: Evidence, seeds: Seeds) -> Effects:
 def difficulty(
     evidence: Evidence, dataset: str, names: Sequence[str], seeds: Seeds
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Predictors (documents, names), mean AUC of AP (documents,), which documents are scored."""
-    y = auc(evidence, dataset, ["AP"], seeds).mean(axis=0)
+    """Of the scored documents predictors (documents, names), mean AUC of AP and clusters."""
+    y = auc(evidence, dataset, "AP", seeds).mean(axis=0)
     scored = ~np.isnan(y)
     x = np.column_stack([evidence.values(dataset, DOCUMENTS, name)[0] for name in names])
-    return x[scored], y[scored], scored
+    return x[scored], y[scored], evidence.clusters(dataset)[scored]
 
 
 def spread(evidence: Evidence, seeds: Seeds) -> Effects:
     """Slopes of AP's AUC on the spread of images and of texts, the other held."""
     slopes = {}
     for name in (n for n in labelled(evidence) if n in SPREAD_SETS):
-        x, y, scored = difficulty(evidence, name, SPREADS, seeds)
-        clusters = evidence.clusters(name)[scored]
+        x, y, clusters = difficulty(evidence, name, SPREADS, seeds)
         for column, kind in enumerate(SPREADS):
             slopes[f"{name}, {kind}"] = slope(x, y, column, clusters)
     return slopes
@@ -212,9 +198,8 @@ def image_above_text(evidence: Evidence, seeds: Seeds) -> Effects:
     """R² of AP's AUC by the spread of images less that by the spread of texts."""
     leads = {}
     for name in (n for n in labelled(evidence) if n in SPREAD_SETS):
-        x, y, scored = difficulty(evidence, name, SPREADS, seeds)
-        group = document_groups(evidence, name, scored)
-        image, text = (explained(x[:, [column]], y, group) for column in (0, 1))
+        x, y, clusters = difficulty(evidence, name, SPREADS, seeds)
+        image, text = (explained(x[:, [i]], y, document_groups(clusters)) for i in (0, 1))
         leads[name] = over_documents(image - text)
     return leads
 
@@ -223,13 +208,11 @@ def content_above_spread(evidence: Evidence, seeds: Seeds) -> Effects:
     """R² of AP's AUC on organic documents: what content adds to spread, less spread alone."""
     leads = {}
     for name in labelled(evidence, organic=True):
-        measured = evidence.metrics(name, DOCUMENTS)
-        content = [metric for metric in measured if " content " in metric]
+        content = [m for m in evidence.metrics(name, DOCUMENTS) if " content " in m]
         if not content:
             return "no content of documents was recorded"
-        x, y, scored = difficulty(evidence, name, (*SPREADS, *content), seeds)
-        group = document_groups(evidence, name, scored)
-        alone, both = explained(x[:, :2], y, group), explained(x, y, group)
+        x, y, clusters = difficulty(evidence, name, (*SPREADS, *content), seeds)
+        alone, both = (explained(x[:, :end], y, document_groups(clusters)) for end in (2, None))
         leads[name] = over_documents((both - alone) - alone)
     return leads or NO_ORGANIC
 

@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,14 +45,12 @@ COMPARED = (DETECTION, "Co-occurrence", "NoStruct", "DC", "TK", "TK+½k", "AP", 
 def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
     """All tables that need nothing but evidence, by name; those of a data set end with its name."""
     sets = labelled(evidence)
-    unrecorded = [name for name in PAPER_TABLES if name not in sets]
     varied = [name for name in sets if any(evidence.has(name, v, "AUC") for v in VARIANTS)]
-    of_variants = {(name, row): (name, row) for name in varied
-                   for row in ("NoStruct", "DC", "AP", *VARIANTS)}  # fmt: skip
+    of_variants = [(name, row) for name in varied for row in ("NoStruct", "DC", "AP", *VARIANTS)]
     timed = [name for name in sets if evidence.has(name, STEP_TIME, "ms of DC", EPOCHS)]
-    hard = [name for name in sets if name != "coco"]
-    found = {
-        **{f"results_{name}": results(evidence, name) for name in [*sets, *unrecorded]},
+    hard, printed_sets = [n for n in sets if n != "coco"], dict.fromkeys([*sets, *PAPER_TABLES])
+    every = {
+        **{f"results_{name}": results(evidence, name) for name in printed_sets},
         "agreement": agreement(evidence),
         **({"difficulty": difficulty(evidence, hard)} if hard else {}),
         "variants": table(
@@ -65,7 +62,7 @@ def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
         ),
         "unlabelled": table(["AP"], METRICS, Cells(evidence, UNLABELLED).spread),
     }  # fmt: skip
-    return {name: rows for name, rows in found.items() if len(rows)}
+    return {name: rows for name, rows in every.items() if len(rows)}
 
 
 def printed(dataset: str) -> pd.DataFrame:
@@ -81,16 +78,13 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     Every printed row has a place. Baselines come before the trained systems, upper bounds after
     them. "↓" flags a system whose dev loss still fell when training ended.
     """
-    cells, paper = Cells(evidence, dataset), printed(dataset)
     order = [r["system"] for r in BASELINES] + [*SYSTEMS] + [r["system"] for r in UPPER_BOUNDS]
-    held = {name: same_as(evidence, dataset, name) for name in order}
-    rows = beside(
-        table(order, METRICS, lambda name, metric: cells.spread(held[name], metric)), paper
-    )
-    marks = {name: " ↓" * evidence.unfinished(dataset, held[name]) for name in order}
-    return rows.loc[[name for name in order if name in rows.index]].rename(
-        lambda name: name + marks[name]
-    )
+    recorded = {name: same_as(evidence, dataset, name) for name in order}
+    ours = table(recorded, METRICS, Cells(evidence, dataset).spread)
+    marks = {name: " ↓" * evidence.unfinished(dataset, recorded[name]) for name in order}
+    rows = beside(ours, printed(dataset))
+    rows = rows.loc[[name for name in order if name in rows.index]]
+    return rows.rename(lambda name: name + marks[name])
 
 
 def predictors(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -99,8 +93,8 @@ def predictors(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return pd.DataFrame({name: evidence.values(dataset, DOCUMENTS, name)[0] for name in names})
 
 
-def difficulty(evidence: Evidence, datasets: Sequence[str], system: str = "AP") -> pd.DataFrame:
-    """The paper's regressions of per-document AUC: a row a corpus and set of predictors.
+def difficulty(evidence: Evidence, datasets: Sequence[str]) -> pd.DataFrame:
+    """The paper's regressions of AP's per-document AUC: a row a corpus and set of predictors.
 
     "paper, R²": what the paper prints, of one training. A slope is the change of AUC, in points,
     with one standard deviation of the predictor.
@@ -110,7 +104,7 @@ def difficulty(evidence: Evidence, datasets: Sequence[str], system: str = "AP") 
     for dataset in datasets:
         predicting = predictors(evidence, dataset)
         content = [name for name in predicting if name not in SPREADS]
-        y = auc(evidence, dataset, [system]).mean(axis=0)
+        y = auc(evidence, dataset, "AP").mean(axis=0)
         scored = ~np.isnan(y)
         for name, chosen in (("spread", [*SPREADS]), ("spread + content", [*SPREADS, *content])):
             x = add_constant(predicting.loc[scored, chosen].to_numpy())
@@ -123,8 +117,8 @@ def difficulty(evidence: Evidence, datasets: Sequence[str], system: str = "AP") 
                     "F": fitted.fvalue, "p of F": f"{fitted.f_pvalue:.1g}",
                     **{f"slope, {side}": slopes[i] for i, side in enumerate(SPREADS)},
                 }  # fmt: skip
-    found = pd.DataFrame.from_dict(rows, orient="index").rename_axis(["documents", "predictors"])
-    return found.round(1)
+    regressions = pd.DataFrame.from_dict(rows, orient="index").round(1)
+    return regressions.rename_axis(["documents", "predictors"])
 
 
 def papers_name(dataset: str) -> str:
@@ -145,7 +139,7 @@ def agreement(evidence: Evidence) -> pd.DataFrame:
     rows = {}
     paper = paper_values(PAPER, "text_spearman").rho.rename(lambda row: row.split(" on ")[-1])
     for dataset in labelled(evidence):
-        dc, tk, ap = (auc(evidence, dataset, [name]) for name in ("DC", "TK+½k", "AP"))
+        dc, tk, ap = (auc(evidence, dataset, name) for name in ("DC", "TK+½k", "AP"))
         row = {
             "paper, DC–AP": paper.get(papers_name(dataset), np.nan),
             "DC–TK+½k": rho(dc.mean(axis=0), tk.mean(axis=0)),
@@ -223,14 +217,11 @@ def link_matrices(corpus: Corpus, document: Document, matrices: Mapping[str, np.
     )  # fmt: skip
     low, high = (limit(list(matrices.values())) for limit in (np.min, np.max))
     for axis, (title, scores), matching in zip(axes[0], matrices.items(), matchings, strict=True):
-        look = {"vmin": low, "vmax": high, "cmap": "Blues", "interpolation": "nearest"}
-        cells = axis.imshow(scores[rows], **look)
-        for number, (sentence, image) in enumerate(np.argwhere(links)):
+        cells = axis.imshow(scores[rows], "Blues", vmin=low, vmax=high, interpolation="nearest")
+        for sentence, image in np.argwhere(links):
             corner = image - 0.46, np.searchsorted(rows, sentence) - 0.46
-            outline: dict[str, Any] = {"fill": False, "lw": 2.5, "ec": plots.COLOURS[4]}
-            axis.add_patch(
-                Rectangle(corner, 0.92, 0.92, **outline, label="true link"[99 * number :])
-            )
+            frame = Rectangle(corner, 0.92, 0.92, fill=False, lw=2.5, ec=plots.COLOURS[4])
+            axis.add_patch(frame).set_label("true link")
         right = links[tuple(matching.T)]
         for pairs, colour, name in (
             (matching[right], LINK, "matched, a link"),
@@ -239,12 +230,10 @@ def link_matrices(corpus: Corpus, document: Document, matrices: Mapping[str, np.
             y = np.searchsorted(rows, pairs[:, 0])
             axis.plot(pairs[:, 1], y, "o", color=colour, ms=14, mec="white", label=name)
         measured = link_metrics(scores, links)
-        said = f"AUC {measured['AUC']:.0f} %, " if measured else ""
-        said += f"{right.sum()} of {len(matching)} pairs right"
-        axis.set_title(f"{title}\n{said}", fontsize=10)
+        area = f"AUC {measured['AUC']:.0f} %, " if measured else ""
+        axis.set_title(f"{title}\n{area}{right.sum()} of {len(matching)} pairs right", fontsize=10)
         for column, image in enumerate(document.images):
-            left, top = column - 0.46, -1.5
-            extent = (left, left + 0.92, top + 0.92, top)
+            extent = (column - 0.46, column + 0.46, -0.58, -1.5)
             axis.imshow(open_image(corpus, image), extent=extent)
         axis.set(xlim=(-0.5, m - 0.5), ylim=(len(rows) - 0.5, -1.5), xticks=[], yticks=[])
         axis.grid(visible=False)
@@ -259,12 +248,11 @@ def link_matrices(corpus: Corpus, document: Document, matrices: Mapping[str, np.
 
 def training_curve(history: Sequence[Mapping[str, float]]) -> Figure:
     """Dev loss and dev AUC of the epochs so far; the first of `history` is the untrained model."""
-    named = {
-        "dev loss between documents": "dev_loss",
-        "dev AUC of links, never shown, %": "dev_AUC",
+    panels = {
+        "dev loss between documents": {"": [epoch["dev_loss"] for epoch in history]},
+        "dev AUC of links, never shown, %": {"": [epoch["dev_AUC"] for epoch in history]},
     }
-    panels = {words: {"": [epoch[key] for epoch in history]} for words, key in named.items()}
-    return plots.from_start(panels, dict(zip(named, (0.4, 50), strict=True)))
+    return plots.from_start(panels, dict(zip(panels, (0.4, 50), strict=True)))
 
 
 # --- Figures of the evidence -----------------------------------------------------------------
@@ -273,9 +261,9 @@ def training_curve(history: Sequence[Mapping[str, float]]) -> Figure:
 def figures(evidence: Evidence) -> dict[str, Figure]:
     """All figures that need nothing but evidence, by name."""
     sets = labelled(evidence)
-    found = {"overview": ranked(evidence, sets), "objectives": objectives(evidence)}
     hard = [name for name in sets if name != "coco"]
-    return found | ({"difficulty": auc_by_spread(evidence, hard)} if hard else {})
+    every = {"overview": ranked(evidence, sets), "objectives": objectives(evidence)}
+    return every | ({"difficulty": auc_by_spread(evidence, hard)} if hard else {})
 
 
 def ranked(
@@ -288,7 +276,7 @@ def ranked(
     names = ("Random", "NoStruct", "Co-occurrence", SEES_LINKS, *STRUCTURED)
     panels = {
         dataset: (
-            {n: auc(evidence, dataset, [n]) for n in names if evidence.has(dataset, n, "AUC")},
+            {n: auc(evidence, dataset, n) for n in names if evidence.has(dataset, n, "AUC")},
             evidence.clusters(dataset),
         )
         for dataset in datasets
@@ -299,10 +287,10 @@ def ranked(
     return figure
 
 
-def objectives(evidence: Evidence, system: str = "AP") -> Figure:
+def objectives(evidence: Evidence) -> Figure:
     """Fig. 3: dev loss between documents, and dev AUC of the links inside them, over epochs."""
     return plots.curves({
-        (title, label): {d: evidence.curves(d, system, key) for d in labelled(evidence)}
+        (title, label): {d: evidence.curves(d, "AP", key) for d in labelled(evidence)}
         for title, label, key in (
             ("Between documents", "dev loss, averaged negatives", "dev_loss"),
             ("Links inside documents", "dev AUC in %", "dev_AUC"),
@@ -335,7 +323,7 @@ def auc_by_spread(
         ):
             if not evidence.has(dataset, name, "AUC"):
                 continue
-            values = auc(evidence, dataset, [name])  # (seeds, documents)
+            values = auc(evidence, dataset, name)  # (seeds, documents)
             means = np.stack([np.nanmean(values[:, group], axis=1) for group in members])
             axis.plot(x, means.mean(axis=1), style, color=colour, ms=4, label=name)
             axis.fill_between(x, means.min(axis=1), means.max(axis=1), color=colour, alpha=0.15)

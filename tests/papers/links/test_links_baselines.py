@@ -100,15 +100,14 @@ def test_detection_is_that_of_a_loop_and_k_is_chosen_on_the_split_that_is_named(
     ]
     assert auc("Obj Detect (best K on test)", noise).mean() == pytest.approx(max(by_k))
     assert auc("Obj Detect", noise).mean() <= max(by_k)
-    with pytest.raises(ValueError, match="no label scores"):
-        baselines.detection_scores(arrays, "test", 1)
 
 
-def test_predictors_are_spread_and_the_components_of_training_means(arrays):
+def test_predictors_are_spread_and_the_components_of_training_means(arrays, monkeypatch):
     vectors = {0.355556: [(3, 4), (5, 0), (0, 2)], 0.5: [(1, 0), (0, 2)], 0: [(1, 1)] * 2}
     for wanted, each in vectors.items():
         assert spread(np.array(each, dtype=float)) == pytest.approx(wanted, abs=1e-6)
-    predictors = baselines.difficulty_predictors(arrays, components=2)
+    monkeypatch.setattr(baselines, "COMPONENTS", 2)
+    predictors = baselines.describe_documents(None, arrays).values["test"]
     images = arrays.splits["test"].images
     assert predictors["image spread"][4] == pytest.approx(spread(arrays.features[images[4]]))
     train, test = (
@@ -116,7 +115,7 @@ def test_predictors_are_spread_and_the_components_of_training_means(arrays):
     )
     axes = np.linalg.svd(train - train.mean(0), full_matrices=False)[2][:2]
     wanted = (test - train.mean(0)) @ axes.T
-    content = predictors[["image content 0", "image content 1"]].to_numpy()
+    content = np.stack([predictors[f"image content {i}"] for i in range(2)], axis=1)
     assert np.abs(content) == pytest.approx(np.abs(wanted), abs=1e-3)
 
 
