@@ -82,33 +82,32 @@ def read_corpus(folder: Path) -> Corpus:
         raw = _read_json(path)
         lists = isinstance(raw, dict) and all(isinstance(raw.get(s), list) for s in SPLITS)
         _need(lists, "must be an object with the lists 'train', 'val' and 'test'")
-        parsed: dict[str, list[Document]] = {split: [] for split in SPLITS}
+        documents: dict[str, list[Document]] = {split: [] for split in SPLITS}
+        first: dict[bool, str] = {}  # one label decides for the authors' code on the whole file
         for split in SPLITS:
             for index, item in enumerate(raw[split]):
                 place = f"{split} document {index}"
                 triple = isinstance(item, list) and len(item) == 3
                 _need(triple, f"{place}: must be [images, sentences, identifier]")
                 try:
-                    parsed[split].append(_read_document(item, row_of))
+                    document = _read_document(item, row_of)
                 except ValueError as error:
                     raise ValueError(f"{place} ({item[2]!r}): {error}") from None
-        whole = {s: tuple(d for d in parsed[s] if d.images and d.sentences) for s in SPLITS}
-        first: dict[bool, str] = {}  # one label decides for the authors' code on the whole file
-        for split in SPLITS:
-            for index, document in enumerate(whole[split]):
-                first.setdefault(document.labelled, f"{split} document {index} ({document.id!r})")
+                if document.images and document.sentences:
+                    first.setdefault(document.labelled, f"{place} ({document.id!r})")
+                    documents[split].append(document)
         if len(first) == 2:
             problem = f"{first[False]} has null labels but {first[True]} has integers"
             raise ValueError(f"{problem}; label all documents (-1 for 'no link') or none")
         for split in SPLITS:
-            _need(whole[split], f"{split!r} has no document with an image and a sentence")
-    dropped = {split: len(parsed[split]) - len(whole[split]) for split in SPLITS}
+            _need(documents[split], f"{split!r} has no document with an image and a sentence")
+    dropped = {split: len(raw[split]) - len(documents[split]) for split in SPLITS}
     if any(dropped.values()):
         counts = ", ".join(f"{split} {count}" for split, count in dropped.items())
         problem = f"{path}: left out documents without images or sentences: {counts}"
         warnings.warn(problem, stacklevel=2)
-    name = Path(folder).resolve().name
-    return Corpus(name, whole["train"], whole["val"], whole["test"], features, row_of)
+    train, val, test = (tuple(documents[split]) for split in SPLITS)
+    return Corpus(Path(folder).resolve().name, train, val, test, features, row_of)
 
 
 @contextmanager

@@ -107,7 +107,8 @@ def by_session(splits: Splits, seed: int = 0) -> tuple[Splits, dict[str, list[np
     rows = {s: [int(r) for number in numbers[s] for r in groups[number]] for s in SHARES}
     rows["train"] = sorted({*range(len(origins))} - {*rows["val"], *rows["test"]})
 
-    def gathered(split: str, some: Sequence[Origin]) -> CaptionedImages:
+    def gathered(split: str) -> CaptionedImages:
+        some = [origins[row] for row in rows[split]]
         scores = [s[r] for name, r in some if (s := splits[name].label_scores) is not None]
         return replace(
             splits["train"],
@@ -119,12 +120,12 @@ def by_session(splits: Splits, seed: int = 0) -> tuple[Splits, dict[str, list[np
             label_scores=np.stack(scores) if len(scores) == len(some) else None,
         )
 
-    dealt = {s: gathered(s, [origins[r] for r in rows[s]]) for s in SPLITS}
-    new = {s: {row: i for i, row in enumerate(rows[s])} for s in SPLITS}
-    return dealt, {
-        s: [np.array([new[s][int(r)] for r in groups[number]]) for number in numbers[s]]
-        for s in SPLITS
+    new = {row: i for split in SPLITS for i, row in enumerate(rows[split])}
+    sessions_of = {
+        split: [np.array([new[int(row)] for row in groups[number]]) for number in numbers[split]]
+        for split in SPLITS
     }
+    return {split: gathered(split) for split in SPLITS}, sessions_of
 
 
 def organic(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
