@@ -46,8 +46,6 @@ def make(tier="world", seeds=4):
             own = {"margin": margin}
             if network:
                 own |= {"alone": margin + rng.normal(size=PAIRS_OF)}
-            if name == "Full":
-                own |= {"alone, TE": margin, "alone, VE": -margin}
             values[test] = {k: np.floor(100 * v) / 100 for k, v in own.items()}
         history = [{"train_loss": 1 / e, "dev_loss": 1 / e} for e in range(1, 7)] if network else ()
         return Answer(values, history, 10.0)

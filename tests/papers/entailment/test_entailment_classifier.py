@@ -1,4 +1,4 @@
-"""The entailment classifier against a plain NumPy reading of its weights, loops, and by hand.
+"""The entailment classifier against a plain reading of its weights, loops, and by hand.
 
 Sections and equations are those of "Revising Image-Text Retrieval via Multi-Modal Entailment".
 """
@@ -31,23 +31,40 @@ from mmlib.papers.entailment.method.classifier import (
 
 pytestmark = pytest.mark.usefixtures("double")
 
-
-few = settings(max_examples=25, deadline=None)
 many = settings(max_examples=100, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 near = partial(pytest.approx, rel=1e-9, abs=1e-10)
 close = partial(np.testing.assert_allclose, rtol=1e-8, atol=1e-9)
 
-# --- One sample at a time, without padding and masks ----------------------------------------------
+WORDS, INNER, REGIONS, TOKENS, STATE = 12, 5, 4, 30, 6
+TABLE = np.zeros((0, REGIONS, INNER))
+TINY = Settings(
+    width=8, heads=2, text_layers=2, image_layers=3, words_layers=1, cross_layers=2, dropout=0.0,
+    max_premise=5, max_hypothesis=4,
+)  # fmt: skip
+KINDS = ("te", "ve", "mme")
+DELTA = {"te": (1, 0, 0), "ve": (0, 1, 0), "mme": (1, 1, 1)}
 
 
-def stir(module, seed=0):
+def model_of(seed=0, states=None, **changes):
     """Random values everywhere, in positions, biases and norms too, so that nothing hides."""
+    torch.manual_seed(seed)
+    module = classifier(replace(TINY, **changes), WORDS, TABLE, states)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for value in module.parameters():
             value.add_(0.4 * torch.randn(value.shape, generator=generator, dtype=value.dtype))
     return module.eval()
+
+
+# --- One sample at a time, without padding and masks ----------------------------------------------
+
+
+def packed(sample):
+    """[CLS] premise [SEP] hypothesis [SEP], and 1 from the hypothesis on."""
+    first = [1, *sample["premise"], 2]
+    second = [*sample.get("tokens", sample["hypothesis"]), 2]
+    return first + second, [0] * len(first) + [1] * len(second)
 
 
 def first_state(bert, **inputs):
@@ -67,7 +84,14 @@ def classify(model, sample):
         states["mm"] = first_state(bert, inputs_embeds=torch.cat(inputs, 1), token_type_ids=types)
     if s.model in ("both", "te"):
         bert = model.text if s.text == "own" else model.words
-        states["te"] = first_state(bert, input_ids=pair, token_type_ids=kinds)
+        read = {"input_ids": pair}
+        if (frozen := getattr(model, "states", None)) is not None:  # special ones are learnt
+            exact = frozen.table.double()
+            scaled = (exact - exact.mean(dim=0)) / (exact.std(dim=0) + 1e-3)
+            tokens = [frozen.special.weight[t] if t < 4 else frozen.project(scaled[t - 4])
+                      for t in pair[0]]  # fmt: skip
+            read = {"inputs_embeds": torch.stack(tokens)[None]}
+        states["te"] = first_state(bert, **read, token_type_ids=kinds)
     if s.model in ("both", "ve"):
         regions = torch.cat([model.image.first[None, None], model.image.project(image)], dim=1)
         seen = model.image.layers(inputs_embeds=regions).last_hidden_state
@@ -82,41 +106,21 @@ def classify(model, sample):
     return {name: model.heads[name](state)[0] for name, state in states.items()}
 
 
-# --- Toy samples ---------------------------------------------------------------------------------
-
-WORDS, INNER, REGIONS = 12, 5, 4
-TABLE = np.zeros((0, REGIONS, INNER))
-TINY = Settings(
-    width=8, heads=2, text_layers=2, image_layers=3, words_layers=1, cross_layers=2, dropout=0.0,
-    max_premise=5, max_hypothesis=4,
-)  # fmt: skip
-LONGEST = TINY.max_premise + TINY.max_hypothesis + 3
-KINDS = ("te", "ve", "mme")
-DELTA = {"te": (1, 0, 0), "ve": (0, 1, 0), "mme": (1, 1, 1)}
-
-
-def packed(sample):
-    """[CLS] premise [SEP] hypothesis [SEP], and 1 from the hypothesis on."""
-    first = [1, *sample["premise"], 2]
-    second = [*sample["hypothesis"], 2]
-    return first + second, [0] * len(first) + [1] * len(second)
-
-
-def sample(rng, kind, premise=None, hypothesis=None):
-    premise = premise if premise is not None else int(rng.integers(1, TINY.max_premise + 1))
-    hypothesis = hypothesis or int(rng.integers(1, TINY.max_hypothesis + 1))
-    return {
-        "kind": kind,
-        "label": int(rng.integers(2)),
-        "premise": [] if kind == "ve" else rng.integers(4, WORDS, premise).tolist(),
-        "hypothesis": rng.integers(4, WORDS, hypothesis).tolist(),
-        "image": np.zeros((REGIONS, INNER)) if kind == "te" else rng.normal(size=(REGIONS, INNER)),
-    }
-
-
-def some(seed=0, kinds=("mme", "te", "ve", "mme", "te", "ve")):
-    rng = np.random.default_rng(seed)
-    return [sample(rng, kind) for kind in kinds]
+def some(seed=0, kinds=("mme", "te", "ve", "mme", "te", "ve"), longest=False):
+    """Samples of these kinds with random texts, images and labels."""
+    rng, samples = np.random.default_rng(seed), []
+    for kind in kinds:
+        premise, hypothesis = (
+            most if longest else int(rng.integers(1, most + 1))
+            for most in (TINY.max_premise, TINY.max_hypothesis)
+        )
+        samples.append({
+            "kind": kind, "label": int(rng.integers(2)),
+            "premise": [] if kind == "ve" else rng.integers(4, WORDS, premise).tolist(),
+            "hypothesis": rng.integers(4, WORDS, hypothesis).tolist(),
+            "image": (kind != "te") * rng.normal(size=(REGIONS, INNER)),
+        })  # fmt: skip
+    return samples
 
 
 def padded(rows, extra, garbage):
@@ -143,65 +147,41 @@ def batch_of(samples, extra=0, garbage=0):
     )  # fmt: skip
 
 
-def model_of(seed=0, **changes):
-    torch.manual_seed(seed)
-    return stir(classifier(replace(TINY, **changes), WORDS, TABLE), seed)
+FORMS = [{}, {"text": "shared"}, {"model": "te"}, {"model": "ve"}]
 
 
-def logits_of(model, batch):
-    with torch.no_grad():
-        return {name: value.numpy() for name, value in model(batch).items()}
-
-
-# --- Heads and gate ------------------------------------------------------------------------------
-
-
-def test_head_by_hand():
-    """Width 2: ReLU((1, -1)) = (1, 0) twice, then (1 + 0.5, 3): not entailed first."""
-    head = Head(2)
-    with torch.no_grad():
-        for i in (0, 2):
-            head.layers[i].weight.copy_(torch.eye(2))
-            head.layers[i].bias.zero_()
-        head.layers[4].weight.copy_(torch.tensor([[1.0, 7], [3, 7]]))
-        head.layers[4].bias.copy_(torch.tensor([0.5, 0]))
-    assert head(torch.tensor([[1.0, -1]])).tolist() == [[1.5, 3.0]]
-
-
-def test_a_gate_weighs_each_value():
-    """σ: the gates are computed apart and do not add up to 1."""
-    gate = Gate(2)
-    with torch.no_grad():
-        for part, bias in ((gate.te, [0.0, math.log(3)]), (gate.ve, [math.log(4), -math.log(4)])):
-            part.weight.zero_()
-            part.bias.copy_(torch.tensor(bias))
-    mixed, te, ve = gate(torch.tensor([[4.0, 2]]), torch.tensor([[10.0, -5]]))
-    assert te.tolist() == [near([0.5, 0.75])]
-    assert ve.tolist() == [near([0.8, 0.2])]
-    assert mixed.tolist() == [near([2 + 8, 1.5 - 1])]
-
-
-# --- The classifier ------------------------------------------------------------------------------
-
-FORMS = [
-    {"model": model, "text": text, "output": output}
-    for model, text in [("both", "own"), ("both", "shared"), ("te", "own"), ("ve", "own")]
-    for output in ("softmax", "sigmoid")
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: "-".join(form.values()))
-def test_classifier_is_the_reading_of_its_weights(form):
+@pytest.mark.parametrize("output", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("form", [*FORMS, {"model": "single"}], ids=str)
+def test_classifier_is_the_reading_of_its_weights(form, output):
     """One sample after another, without padding: so neither padding nor neighbours matter."""
-    model, samples = model_of(**form), some(1)
+    model, single = model_of(**form, output=output), form == {"model": "single"}
+    # A single stream's regions have the last positions, so that only the longest texts are plain.
+    samples = some(3, ["mme"] * 4, longest=True) if single else some(1)
     with torch.no_grad():
-        out = model(batch_of(samples, extra=1))
-    branches = {"both": {"te", "ve", "mm"}, "te": {"te"}, "ve": {"ve"}}[form["model"]]
-    assert set(out) == branches
+        out = model(batch_of(samples, extra=0 if single else 1))
+    branches = {"te": {"te"}, "ve": {"ve"}, "single": {"mm"}}
+    assert set(out) == branches.get(model.settings.model, {"te", "ve", "mm"})
     for i, one in enumerate(samples):
-        logits = classify(model, one)
-        for name in branches:
-            close(out[name][i], logits[name])
+        for name, logits in classify(model, one).items():
+            close(out[name][i], logits)
+
+
+@pytest.mark.parametrize("model", ["both", "te"])
+def test_frozen_states_take_the_place_of_word_embeddings(model):
+    """30 token states, far from standardised; TE counts tokens, VE words."""
+    rng = np.random.default_rng(4)
+    states = torch.from_numpy(2 + 3 * rng.normal(size=(TOKENS, STATE)).astype(np.float16))
+    own, samples = model_of(states=states, model=model), some(1)
+    for one in samples:
+        one["tokens"] = rng.integers(4, 4 + TOKENS, 5 - len(one["hypothesis"])).tolist()
+        one["premise"] = [4 + TOKENS - 1, *one["premise"][1:]] if one["premise"] else []
+    with torch.no_grad():
+        out = own(batch_of(samples, garbage=3))
+    for i, one in enumerate(samples):
+        wanted = classify(own, one)
+        np.testing.assert_allclose(out["te"][i], wanted["te"], rtol=1e-4, atol=1e-4)
+        if model == "both":
+            close(out["ve"][i], wanted["ve"])
 
 
 def test_the_attention_that_masks_is_the_mean_of_heads_of_the_last_layer():
@@ -215,172 +195,94 @@ def test_the_attention_that_masks_is_the_mean_of_heads_of_the_last_layer():
             assert attention[i, region].item() == near(wanted.item())
 
 
-@pytest.mark.parametrize("output", ["softmax", "sigmoid"])
-def test_single_stream_is_the_reading_of_its_weights(output):
-    model, rng = model_of(model="single", output=output), np.random.default_rng(3)
-    samples = [sample(rng, "mme", TINY.max_premise, TINY.max_hypothesis) for _ in range(4)]
-    batch = batch_of(samples)
-    assert batch.pair.shape[1] == LONGEST
-    out = model(batch)
-    assert set(out) == {"mm"}
-    for i, one in enumerate(samples):
-        close(out["mm"][i].detach(), classify(model, one)["mm"])
-
-
-@pytest.mark.parametrize(
-    "form", [{}, {"text": "shared"}, {"model": "te"}, {"model": "ve"}], ids=str
-)
+@pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize(
     "kinds",
     [("te", "ve", "mme", "te", "ve"), ("te", "te"), ("ve", "ve"), ("mme", "te"), ("mme", "ve")],
 )
 def test_branches_skipped_in_training_change_no_loss_and_no_gradient(form, kinds):
-    model, batch = model_of(**form), batch_of(some(3, kinds))
-    found = []
+    model, batch, losses, grads = model_of(**form), batch_of(some(3, kinds)), [], []
     for training in (True, False):  # in evaluation every branch reads every sample
         model.train(training).zero_grad()
         loss = joint_loss(model(batch), batch.labels, batch.counted)
         loss.backward()
-        grads = {n: p.grad for n, p in model.named_parameters()}
-        found.append((loss.item(), grads))
-    assert found[0][0] == near(found[1][0])
-    for name, grad in found[1][1].items():
-        if grad is not None and grad.any():
-            close(found[0][1][name], grad)
-        elif found[0][1][name] is not None:
-            assert not found[0][1][name].any()
+        losses.append(loss.item())
+        named = model.named_parameters()
+        grads.append({n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in named})
+    assert losses[0] == near(losses[1])
+    for name, grad in grads[1].items():
+        close(grads[0][name], grad)
 
 
 def test_a_mimetic_start_compares_words_and_takes_their_likes_away():
     torch.manual_seed(0)
-    bert = encoders.small_bert(TINY, 2, WORDS, LONGEST)
+    bert = encoders.small_bert(TINY, 2, WORDS, 12)
     encoders.mimetic(bert, gain=1.5, marks=0.5)
     for one in bert.encoder.layer:
         query, key, value = (
             getattr(one.attention.self, n).weight for n in ("query", "key", "value")
         )
-        eye = torch.eye(8)
-        close((query @ key.T).detach(), 1.5**2 * eye)
-        close((one.attention.output.dense.weight @ value).detach(), -eye)
-    marks = bert.embeddings.token_type_embeddings.weight
-    assert 0.25 < marks.std().item() < 0.9
+        close((query @ key.T).detach(), 1.5**2 * torch.eye(8))
+        close((one.attention.output.dense.weight @ value).detach(), -torch.eye(8))
+    assert 0.25 < bert.embeddings.token_type_embeddings.weight.std().item() < 0.9
 
 
-# --- Token states of a frozen encoder ------------------------------------------------------------
-
-TOKENS, STATE = 30, 6
-
-
-def frozen(**changes):
-    """A classifier over 30 token states, far from standardised, and its samples."""
-    rng = np.random.default_rng(4)
-    states = 2 + 3 * rng.normal(size=(TOKENS, STATE)).astype(np.float16)
-    torch.manual_seed(0)
-    settings_ = replace(TINY, **changes)
-    model = stir(classifier(settings_, WORDS, TABLE, torch.from_numpy(states)))
-    samples = some(1)
-    for one in samples:  # TE counts tokens, VE words
-        one["tokens"] = rng.integers(4, 4 + TOKENS, 5 - len(one["hypothesis"])).tolist()
-        one["premise"] = [4 + TOKENS - 1, *one["premise"][1:]] if one["premise"] else []
-    return model, samples, states
-
-
-def token_batch(samples):
-    """`batch_of`, with tokens in the pair in place of the hypothesis' words."""
-    batch = batch_of(samples)
-    pairs = [packed({**one, "hypothesis": one["tokens"]}) for one in samples]
-    ids, kinds = ([row[k] for row in pairs] for k in (0, 1))
-    pair, mask = padded(ids, 0, 3)
-    return replace(batch, pair=pair, pair_mask=mask, pair_type=padded(kinds, 0, 0)[0] % 2)
-
-
-@pytest.mark.parametrize("model", ["both", "te"])
-def test_frozen_states_take_the_place_of_word_embeddings(model):
-    """Token by token: special ones are learnt, others are standardised states, projected."""
-    own, samples, states = frozen(model=model)
-    exact = states.astype(np.float64)
-    scaled = torch.tensor((exact - exact.mean(axis=0)) / (exact.std(axis=0, ddof=1) + 1e-3))
-    found = logits_of(own, token_batch(samples))
-    for i, one in enumerate(samples):
-        ids, kinds = packed({**one, "hypothesis": one["tokens"]})
-        inputs = [own.states.special.weight[t] if t < 4 else own.states.project(scaled[t - 4])
-                  for t in ids]  # fmt: skip
-        state = first_state(own.text, inputs_embeds=torch.stack(inputs)[None],
-                            token_type_ids=torch.tensor([kinds]))  # fmt: skip
-        wanted = own.heads["te"](state)[0].detach().numpy()
-        np.testing.assert_allclose(found["te"][i], wanted, rtol=1e-4, atol=1e-4)
-        if model == "both":
-            close(found["ve"][i], classify(own, {**one, "premise": []})["ve"])
-
-
-def test_evidence_is_the_log_odds_of_entailed():
+def test_heads_gate_and_log_odds_by_hand():
+    """Width 2: ReLU((1, -1)) = (1, 0) twice, then (1 + 0.5, 3): not entailed first."""
+    head, gate = Head(2), Gate(2)
+    with torch.no_grad():
+        for i in (0, 2):
+            head.layers[i].weight.copy_(torch.eye(2))
+            head.layers[i].bias.zero_()
+        head.layers[4].weight.copy_(torch.tensor([[1.0, 7], [3, 7]]))
+        head.layers[4].bias.copy_(torch.tensor([0.5, 0]))
+        for part, bias in ((gate.te, [0.0, math.log(3)]), (gate.ve, [math.log(4), -math.log(4)])):
+            part.weight.zero_()
+            part.bias.copy_(torch.tensor(bias))
+    assert head(torch.tensor([[1.0, -1]])).tolist() == [[1.5, 3.0]]
+    # σ: the gates are computed apart and do not add up to 1.
+    mixed, te, ve = gate(torch.tensor([[4.0, 2]]), torch.tensor([[10.0, -5]]))
+    assert te.tolist() == [near([0.5, 0.75])]
+    assert ve.tolist() == [near([0.8, 0.2])]
+    assert mixed.tolist() == [near([2 + 8, 1.5 - 1])]
     logits = torch.tensor([[0.0, 3.0], [5.0, 5.0], [2.0, 0]], requires_grad=True)
-    got = log_odds({"te": logits, "mm": logits.flip(1)})
-    assert got["te"].tolist() == [3, 0, -2]
-    assert got["mm"].tolist() == [-3, 0, 2]
-    assert isinstance(got["te"], np.ndarray)
-
-
-# --- The joint loss ------------------------------------------------------------------------------
-
-
-def loss_loop(logits, labels, counted):
-    total = 0.0
-    for name, values in logits.items():
-        column = ("te", "ve", "mm").index(name)
-        parts = [
-            -math.log(softmax(row)[label])
-            for row, label, delta in zip(
-                values.tolist(), labels.tolist(), counted.tolist(), strict=True
-            )
-            if delta[column]
-        ]
-        total += sum(parts) / len(parts) if parts else 0.0
-    return total
+    odds = log_odds({"te": logits, "mm": logits.flip(1)})
+    assert (odds["te"].tolist(), odds["mm"].tolist()) == ([3, 0, -2], [-3, 0, 2])
 
 
 @many
 @given(seeds, st.lists(st.sampled_from(KINDS), min_size=1, max_size=6))
 def test_joint_loss_is_the_loop_with_indicators(seed, kinds):
     rng = np.random.default_rng(seed)
-    logits = {name: torch.tensor(rng.normal(size=(len(kinds), 2))) for name in ("te", "ve", "mm")}
-    labels = torch.tensor(rng.integers(0, 2, len(kinds)))
+    logits, labels = rng.normal(size=(3, len(kinds), 2)), rng.integers(0, 2, len(kinds))
+    total = 0.0
+    for column, values in enumerate(logits):
+        losses = [-math.log(softmax(row)[label])
+                  for row, label, kind in zip(values, labels, kinds, strict=True)
+                  if DELTA[kind][column]]  # fmt: skip
+        total += sum(losses) / len(losses) if losses else 0.0
+    by_branch = dict(zip(("te", "ve", "mm"), torch.tensor(logits), strict=True))
     counted = torch.tensor([DELTA[kind] for kind in kinds])
-    assert joint_loss(logits, labels, counted).item() == near(loss_loop(logits, labels, counted))
+    assert joint_loss(by_branch, torch.tensor(labels), counted).item() == near(total)
 
 
 # --- Image masking (Sec. 3.3) --------------------------------------------------------------------
 
 
-def masked_loop(images, attention, count):
-    out = images.copy()
-    for image, row in zip(out, attention, strict=True):
-        for region in sorted(range(len(row)), key=lambda r: -row[r])[:count]:
-            image[region] = 0
-    return out
-
-
 @pytest.mark.parametrize(
     ("ratio", "regions", "count"),
     [(0.4, 5, 2), (0.29, 100, 29), (0.57, 100, 57), (0.1, 30, 3), (0.7, 10, 7), (0.4, 576, 230),
-     (0.4, 256, 102), (0.4, 36, 14), (0.4, 2, 0), (0.0, 5, 0), (1.0, 5, 5)],
+     (0.4, 36, 14), (0.4, 2, 0), (0.0, 5, 0), (1.0, 5, 5)],
 )  # fmt: skip
 def test_how_many_regions_are_masked(ratio, regions, count):
     """⌊ρR⌋ of the decimal ratio: 0.29 · 100 is 28.999999999999996 in floating point."""
     assert math.floor(Fraction(str(ratio)) * regions) == count
     images = torch.ones(2, regions, 3)
     attention = torch.rand(2, regions, generator=torch.Generator().manual_seed(0))
-    got = mask_regions(images, attention, ratio)
-    assert (got == 0).all(2).sum(1).tolist() == [count] * 2
-    assert (got == 1).all(2).sum(1).tolist() == [regions - count] * 2
+    masked = mask_regions(images, attention, ratio)
+    assert (masked == 0).all(2).sum(1).tolist() == [count] * 2
+    assert (masked == 1).all(2).sum(1).tolist() == [regions - count] * 2
     assert images.all()
-
-
-def labelled(kinds, labels, seed=0):
-    samples = some(seed, kinds)
-    for one, label in zip(samples, labels, strict=True):
-        one["label"] = label
-    return batch_of(samples)
 
 
 @many
@@ -390,22 +292,25 @@ def labelled(kinds, labels, seed=0):
 )  # fmt: skip
 def test_masked_copies_are_the_loop(rows, most, seed):
     """After the batch as it was: its first positives with an image, masked, as negatives."""
-    batch = labelled(*zip(*rows, strict=True), seed)
+    kinds, labels = zip(*rows, strict=True)
+    batch = replace(batch_of(some(seed, kinds)), labels=torch.tensor(labels))
     before = {name: value.clone() for name, value in vars(batch).items()}
     attention = torch.tensor(np.random.default_rng(seed).random((len(rows), REGIONS)))
-    got = with_masked(batch, attention, 0.5, most)
+    result = with_masked(batch, attention, 0.5, most)
     chosen = [i for i, (kind, label) in enumerate(rows) if label and kind != "te"][:most]
     for name, value in before.items():
         assert torch.equal(getattr(batch, name), value)  # the batch itself is left alone
-        assert torch.equal(getattr(got, name)[: len(rows)], value)
-        assert len(getattr(got, name)) == len(rows) + len(chosen)
+        assert torch.equal(getattr(result, name)[: len(rows)], value)
+        assert len(getattr(result, name)) == len(rows) + len(chosen)
     for j, i in enumerate(chosen, start=len(rows)):
         for name in ("pair", "pair_mask", "pair_type", "words", "words_mask"):
-            assert torch.equal(getattr(got, name)[j], getattr(batch, name)[i])
-        image = masked_loop(batch.images[[i]].numpy(), attention[[i]].numpy(), REGIONS // 2)
-        np.testing.assert_array_equal(got.images[j], image[0])
-        assert got.labels[j] == 0
-        assert got.counted[j].tolist() == [0, 1, int(rows[i][0] == "mme")]
+            assert torch.equal(getattr(result, name)[j], getattr(batch, name)[i])
+        image = batch.images[i].clone()
+        for region in sorted(range(REGIONS), key=lambda r: -attention[i, r])[: REGIONS // 2]:
+            image[region] = 0
+        assert torch.equal(result.images[j], image)
+        assert result.labels[j] == 0
+        assert result.counted[j].tolist() == [0, 1, int(kinds[i] == "mme")]
 
 
 def test_masking_is_by_default_as_in_the_paper():

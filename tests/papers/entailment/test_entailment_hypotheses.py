@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from mmlib import world as pictures
 from mmlib.papers.entailment.data.edits import editable
 from mmlib.papers.entailment.data.hypotheses import (
     entailment_set,
@@ -20,26 +21,14 @@ from mmlib.papers.entailment.data.premises import (
     partial_scene,
 )
 from mmlib.papers.entailment.run.systems import EDITS
-from mmlib.world import captioned_images
-from mmlib.world.backbone import GRID, WIDTH
 from mmlib.world.graphs import CaptionGraph, Edge, Node
 from mmlib.world.logic import entails, satisfies
 from mmlib.world.scenes import check_scene, sample_scene, split_seeds
 from mmlib.world.words import COLOUR_WORDS
 
 
-def premise_graphs(world, row):
-    """What the captions say of the picture that a sample is about."""
-    return tuple(caption.graph for caption in world.captions[world.scene_of[row]])
-
-
 def follows(captions, hypothesis):
     return any(entails(graph, hypothesis) for graph in joint(captions))
-
-
-def told(world, row):
-    """Whether the captions entail the hypothesis of a sample."""
-    return follows(premise_graphs(world, row), world.hypotheses[row].graph)
 
 
 def node(concept, *facts):
@@ -50,13 +39,9 @@ def graph(nodes, *edges, **rest):
     return CaptionGraph(tuple(nodes), tuple(Edge(*edge) for edge in edges), **rest)
 
 
-def made(split="train", n=200, **rest):
-    return entailment_set(split, n, **rest)
-
-
 @pytest.fixture(scope="module")
 def world():
-    return made(n=100)
+    return entailment_set("train", 100)
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +49,13 @@ def scenes():
     return [sample_scene(seed) for seed in split_seeds("test", 1000, 3)]
 
 
-def rows_of(world, form, label=None):
-    samples = world.samples
-    return [
-        i
-        for i in range(len(samples))
-        if samples.kind[i] == form and label in (None, samples.label[i])
-    ]
+def samples_of(world, *forms):
+    """Form, label, the scene, what its captions say and what the hypothesis says, of samples."""
+    for i, (form, label) in enumerate(zip(world.samples.kind, world.samples.label, strict=True)):
+        row = world.scene_of[i]
+        if form in (forms or ("te", "ve", "mme")):
+            captions = [caption.graph for caption in world.captions[row]]
+            yield form, label, world.scenes[row], captions, world.hypotheses[i].graph
 
 
 # --- What follows from captions ---
@@ -114,42 +99,39 @@ def test_what_follows_by_hand(captions, hypothesis, holds):
 
 def test_entailed_hypotheses_hold_wherever_the_captions_do(world, scenes):
     tried = 0
-    for i in rows_of(world, "te", 1):
-        captions = premise_graphs(world, i)
-        for scene in scenes:
-            if all(satisfies(scene, one) for one in captions):
+    for _, label, _, captions, hypothesis in samples_of(world, "te"):
+        for scene in scenes if label else ():
+            if all(satisfies(scene, caption) for caption in captions):
                 tried += 1
-                assert satisfies(scene, world.hypotheses[i].graph), scene
+                assert satisfies(scene, hypothesis), scene
     assert tried > 200
 
 
 def test_a_scene_refutes_what_is_called_not_entailed(world):
-    for i in rows_of(world, "te", 0):
-        captions, graph = premise_graphs(world, i), world.hypotheses[i].graph
-        found = counter_scene(world.scenes[world.scene_of[i]], captions, graph)
-        check_scene(found)
-        assert all(satisfies(found, one) for one in captions)
-        assert not satisfies(found, graph)
+    for _, label, scene, captions, hypothesis in samples_of(world, "te"):
+        if not label:
+            refuting = counter_scene(scene, captions, hypothesis)
+            check_scene(refuting)
+            assert all(satisfies(refuting, caption) for caption in captions)
+            assert not satisfies(refuting, hypothesis)
 
 
 # --- The labels ---
 
 
 def test_labels_are_those_of_logic(world):
-    samples = world.samples
-    for i in range(len(samples)):
-        scene = world.scenes[world.scene_of[i]]
-        true = satisfies(scene, world.hypotheses[i].graph)
+    for i, (form, label, scene, captions, hypothesis) in enumerate(samples_of(world)):
+        true, entailed = satisfies(scene, hypothesis), follows(captions, hypothesis)
         assert world.hypotheses[i].truth == true
-        assert all(satisfies(scene, one) for one in premise_graphs(world, i))
-        assert samples.label[i] == (told(world, i) if samples.kind[i] == "te" else true)
-        assert true or not told(world, i)
+        assert all(satisfies(scene, caption) for caption in captions)
+        assert label == (entailed if form == "te" else true)
+        assert true or not entailed
 
 
 def test_the_forms_have_what_they_should(world):
     samples = world.samples
-    for i in range(len(samples)):
-        row, form = world.scene_of[i], samples.kind[i]
+    for i, form in enumerate(samples.kind):
+        row = world.scene_of[i]
         assert samples.image[i] == (-1 if form == "te" else row)
         assert samples.premise[i] == ("" if form == "ve" else merged(world.captions[row]))
         assert samples.group[i].endswith(f"{world.scenes[row].seed % 10**10:06d}")
@@ -158,30 +140,24 @@ def test_the_forms_have_what_they_should(world):
 
 
 def test_colours_of_black_and_white_pictures_decide_nothing(world):
-    told = 0
-    for i, one in enumerate(hypothesis.graph for hypothesis in world.hypotheses):
-        scene = world.scenes[world.scene_of[i]]
-        if scene.style == "black and white" and world.samples.kind[i] != "te":
-            told += any(name == "colour" for some in one.nodes for name, _ in some.facts)
+    coloured = 0
+    for _, label, scene, _, hypothesis in samples_of(world, "ve", "mme"):
+        if scene.style == "black and white":
+            coloured += any(name == "colour" for n in hypothesis.nodes for name, _ in n.facts)
             for colour in COLOUR_WORDS:
-                painted = replace(
-                    scene, things=tuple(replace(t, colour=colour) for t in scene.things)
-                )
-                assert satisfies(painted, one) == world.samples.label[i]
-    assert told
+                things = tuple(replace(thing, colour=colour) for thing in scene.things)
+                assert satisfies(replace(scene, things=things), hypothesis) == label
+    assert coloured
 
 
 def test_hypotheses_do_not_give_themselves_away(world):
-    rows = [i for i in range(len(world.samples)) if world.samples.kind[i] != "te"]
-    label = world.samples.label[rows]
-    counts = {
-        "words": [len(world.samples.hypothesis[i].split()) for i in rows],
-        "nodes": [len(world.hypotheses[i].graph.nodes) for i in rows],
-        "edges": [len(world.hypotheses[i].graph.edges) for i in rows],
-        "placed": [world.hypotheses[i].graph.setting is not None for i in rows],
-    }
-    for name, values in counts.items():
-        assert abs(roc_auc_score(label, values) - 0.5) < 0.09, name
+    rows = [i for i, form in enumerate(world.samples.kind) if form != "te"]
+    drawn = [world.hypotheses[i] for i in rows]
+    for value in (
+        lambda one: len(one.text.split()), lambda one: len(one.graph.nodes),
+        lambda one: len(one.graph.edges), lambda one: one.graph.setting is not None,
+    ):  # fmt: skip
+        assert abs(roc_auc_score(world.samples.label[rows], list(map(value, drawn))) - 0.5) < 0.09
 
 
 # --- Edits ---
@@ -231,16 +207,13 @@ def test_edits_change_one_thing_in_few_words(many):
 
 
 def facts_of(told):
-    found = {("place", told.setting), ("style", told.style)} - {("place", False), ("style", False)}
-    for thing in told.scene.things:
-        at = thing.x, thing.y
-        found |= {
-            (at, name, getattr(thing, name)) for name in ("kind", "colour", "size", "pattern")
-        }
-        found |= {(at, "action", thing.action)} if thing.action else set()
     things = told.scene.things
-    found |= {(things[i].x, r, things[j].x) for i, r, j in told.scene.relations}
-    return {fact for fact in found if fact[-1] != ""}
+    facts = {(name, getattr(told.scene, name)) for name in ("setting", "style")
+             if getattr(told, name)}  # fmt: skip
+    facts |= {((thing.x, thing.y), name, value) for thing in things for name in
+              ("kind", "colour", "size", "pattern", "action")
+              if (value := getattr(thing, name))}  # fmt: skip
+    return facts | {(things[i].x, r, things[j].x) for i, r, j in told.scene.relations}
 
 
 def test_more_partial_leaves_out_the_same_and_more(scenes):
@@ -255,40 +228,29 @@ def test_more_partial_leaves_out_the_same_and_more(scenes):
 
 
 def test_noise_is_of_the_deviation_asked_for_and_by_picture():
-    seen = np.random.default_rng(0).normal(size=(40, GRID * GRID, WIDTH)).astype(np.float32)
-    seeds = list(range(40))
-    added = noisy(seen, seeds, 0.7) - seen
-    assert added.std() == pytest.approx(0.7, rel=0.01)
-    np.testing.assert_array_equal(noisy(seen[5:9], seeds[5:9], 0.7), noisy(seen, seeds, 0.7)[5:9])
+    seen, seeds = np.random.default_rng(0).normal(size=(40, 16, 64)).astype(np.float32), range(40)
+    blurred = noisy(seen, seeds, 0.7)
+    assert (blurred - seen).std() == pytest.approx(0.7, rel=0.01)
+    np.testing.assert_array_equal(noisy(seen[5:9], seeds[5:9], 0.7), blurred[5:9])
     np.testing.assert_array_equal(noisy(seen, seeds, 0.0), seen)
 
 
-# --- The record ---
-
-
 def test_a_larger_record_begins_with_the_smaller_one(world):
-    small = made(n=20)
+    small = entailment_set("train", 20)
     k = len(small.samples)
     for name in ("premise", "hypothesis", "kind", "group"):
         assert getattr(small.samples, name) == getattr(world.samples, name)[:k]
     assert (small.samples.label == world.samples.label[:k]).all()
     assert small.scenes == world.scenes[:20]
     assert small.hypotheses == world.hypotheses[:k]
-    assert made(n=20, seed=1).samples.hypothesis != small.samples.hypothesis
-
-
-# --- Which captions fit which pictures ---
+    assert entailment_set("train", 20, seed=1).samples.hypothesis != small.samples.hypothesis
 
 
 def test_false_negatives_are_all_that_logic_finds(monkeypatch):
-    monkeypatch.setattr(
-        "mmlib.world.extract_features",
-        lambda scenes, *_, **__: (np.zeros((len(scenes), 1, 1)), None, ()),
-    )
-    images = captioned_images("test", 60)
-    found = false_negatives(images)
-    graphs = [one.graph for some in images.gold for one in some]
-    assert (found == [[satisfies(s, one) for one in graphs] for s in images.scenes]).all()
-    own = np.repeat(np.arange(60), [len(some) for some in images.captions])
-    assert found[own, np.arange(len(graphs))].all()
-    assert found.sum() > 1.5 * len(graphs)  # negatives that are none are common
+    nothing = lambda scenes, *_, **__: (np.zeros((len(scenes), 1, 1)), None, ())  # noqa: E731
+    monkeypatch.setattr(pictures, "extract_features", nothing)
+    images = pictures.captioned_images("test", 60)
+    true = false_negatives(images)
+    graphs = [caption.graph for gold in images.gold for caption in gold]
+    assert (true == [[satisfies(s, one) for one in graphs] for s in images.scenes]).all()
+    assert true.sum() > 1.5 * len(graphs)  # negatives that are none are common
