@@ -1,6 +1,7 @@
 """A retriever of one's own beside the recorded systems; the page about it is executed."""
 
 import shlex
+from functools import cache
 from pathlib import Path
 
 import made_up_cora
@@ -19,7 +20,7 @@ from mmlib.core.evidence import Evidence
 from mmlib.papers.cora.data import controlled, world
 from mmlib.suite import cli, compare, record
 from mmlib.suite.encoders import BATCH, Encoder
-from mmlib.world import USUAL
+from mmlib.world import USUAL, captioned_images
 
 IMAGES = 40
 IMAGE_OF = np.repeat(np.arange(IMAGES), 5)
@@ -216,8 +217,13 @@ def test_the_order_of_photographs_is_written_without_features(tmp_path, monkeypa
 
 
 def test_the_page_is_executed(tmp_path, monkeypatch, capsys):
-    """Every Python block and every command of docs/compare.md, in the order of the page."""
+    """Every Python block and every command of docs/compare.md, in the order of the page.
+
+    But pictures come from scenes without families, which are made sooner; evidence is read once.
+    """
+    monkeypatch.setattr(record, "read", cache(record.read))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(compare, "captioned_images", lambda *items, **_: captioned_images(*items))
     page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
     soup = BeautifulSoup(mistune.create_markdown(escape=False)(page), "html.parser")
     commands = 0
