@@ -1,9 +1,15 @@
-"""Scripts of the repository, which are in no package, as modules."""
+"""Scripts of the repository, which are in no package, as modules; and pages, executed."""
 
 import importlib.util
+import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
+
+import mistune
+from bs4 import BeautifulSoup
+
+from mmlib.suite import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -21,3 +27,27 @@ def load(path: str) -> ModuleType:
     finally:
         sys.path.remove(folder)
     return module
+
+
+def run_page(name: str, capsys, unless: str = "") -> tuple[list[str], str]:
+    """Run the Python blocks and commands of a page of docs in order; what it says they print holds.
+
+    unless: a word of commands that are left out. Returns the commands' names, and what they print.
+    """
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    soup = BeautifulSoup(mistune.create_markdown(escape=False)(page), "html.parser")
+    commands, printed = [], [""]
+    for block in soup.find_all("code", class_=True):
+        kind, text = block["class"][0].removeprefix("language-"), block.get_text()
+        if kind == "text":
+            assert printed[-1] == text
+        elif kind == "python":
+            exec(text, {})
+        else:
+            for _, *words in (shlex.split(line, comments=True) for line in text.splitlines()):
+                if unless not in words:
+                    capsys.readouterr()
+                    assert cli.main(words) == 0, words
+                    printed.append(capsys.readouterr().out)
+                    commands.append(words[0])
+    return commands, "".join(printed)

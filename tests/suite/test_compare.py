@@ -1,16 +1,13 @@
 """A retriever of one's own beside the recorded systems; the page about it is executed."""
 
-import shlex
 from functools import cache
 from pathlib import Path
 
 import made_up_cora
-import mistune
 import numpy as np
 import pandas as pd
 import pytest
-from bs4 import BeautifulSoup
-from scripts import ROOT
+from scripts import run_page
 from test_flickr8k import NAMES
 from test_flickr8k import make as make_flickr8k
 
@@ -224,20 +221,8 @@ def test_the_page_is_executed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(record, "read", cache(record.read))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(compare, "captioned_images", lambda *items, **_: captioned_images(*items))
-    page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
-    soup = BeautifulSoup(mistune.create_markdown(escape=False)(page), "html.parser")
-    commands = 0
-    for block in soup.find_all("code", class_=["language-python", "language-sh"]):
-        if block["class"] == ["language-python"]:
-            exec(block.get_text(), {})
-            continue
-        for line in block.get_text().splitlines():
-            program, *words = shlex.split(line)
-            assert program == "mmlib"
-            assert cli.main(words) == 0
-            commands += 1
-    assert commands == 3
-    printed = capsys.readouterr().out
+    commands, printed = run_page("compare.md", capsys)
+    assert commands == ["compare"] * 3
     assert "Mean colour" in printed
     assert "difference in RSUM" in printed
     written = ["differences.csv", "in_family.csv", "results.csv"]
