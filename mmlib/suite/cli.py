@@ -289,7 +289,8 @@ def search(
         raise ValueError(f"--out {out}: lies in the folder that is searched; name another")
     if out:
         search.must_be_sheet(out)
-    search.must_be_findable(text, k)
+    if not text.strip():
+        raise ValueError("there is no text to search for")
     read = score.read(model, pick_device(device), weights)
     print(read.card, file=sys.stderr)  # what it has seen
     if unknown := read.unknown(text):

@@ -157,7 +157,7 @@ class Index:
     """The pictures of a folder as a model encodes them.
 
     files: below the folder, sorted, as the rows of vectors (n, D), unit vectors. encoded: how many
-    were encoded now. left_out: of each file that cannot be read the reason.
+    were encoded now.
     """
 
     folder: Path
@@ -165,28 +165,17 @@ class Index:
     files: tuple[str, ...]
     vectors: np.ndarray
     encoded: int
-    left_out: dict[str, str]
 
     def find(self, text: str, k: int = 9) -> Found:
         """The k pictures that fit a text best, by cosine; equal ones in the order of names.
 
-        Raises ValueError for an empty text and for k below 1, DataError for a model whose vectors
-        of pictures and of texts have other widths.
+        Raises DataError for a model whose vectors of pictures and of texts have other widths.
         """
-        must_be_findable(text, k)
         scores = self.model.cosines(self.vectors, self.model.encode_texts([text]))[:, 0]
         best = np.argsort(-scores, kind="stable")[:k]
         rank = pd.RangeIndex(1, len(best) + 1, name="rank")
         table = {"score": scores[best], "picture": [self.files[row] for row in best]}
         return Found(self.folder, self.model, text, pd.DataFrame(table, index=rank))
-
-
-def must_be_findable(text: str, k: int) -> None:
-    """Raises ValueError for an empty text and for k below 1, before anything is encoded."""
-    if not text.strip():
-        raise ValueError("there is no text to search for")
-    if k < 1:
-        raise ValueError(f"{k} pictures cannot be shown: name 1 or more")
 
 
 def folder(
@@ -244,7 +233,7 @@ def folder(
     rows = [state for state in states if state in kept]
     vectors = np.stack([kept[state] for state in rows])
     names = tuple(name for name, *_ in rows)
-    return Index(path, model, names, vectors, len(new) - len(left_out), left_out)
+    return Index(path, model, names, vectors, len(new) - len(left_out))
 
 
 def _hash(text: str) -> str:

@@ -227,32 +227,28 @@ def _results(
     running: Fork | None = None
     earlier, again = list[str](), list[str]()
     for one in teacher.exercises:
-        source, ended = answers.get(one.number), ""
-        if source is None:
-            yield "error", "its cell is missing"
-            continue
-        if source == one.blank.source.strip():
-            yield "blank", ""
+        source, key = answers.get(one.number), keys[one.number]
+        if source is None or source == one.blank.source.strip():
+            yield ("error", "its cell is missing") if source is None else ("blank", "")
             continue
         connection, processes = running = running or fork()
-        cases = keys[one.number].cases
         try:
-            connection.send((source, again, one.prelude, one.expression, cases, seconds))
+            connection.send((source, again, one.prelude, one.expression, key.cases, seconds))
             if not connection.poll((len(again) + 2) * seconds + GRACE):
                 raise TimeoutError
-            yield _judged(connection.recv_bytes(LARGEST), keys[one.number])
+            yield _judged(connection.recv_bytes(LARGEST), key)
             earlier, again = [*earlier, source], []
+            continue
         except TimeoutError:
             ended = f"TimeoutError: the time limit of {seconds:g} s passed"
         except (EOFError, ConnectionError):
             ended = "it ended the process that ran it"
         except OSError:
             ended = f"its answer takes more than {LARGEST >> 20} MiB"
-        if ended:
-            yield "error", ended
-            connection.close()
-            _end(*processes)
-            running, again = None, earlier
+        yield "error", ended
+        connection.close()
+        _end(*processes)
+        running, again = None, earlier
     if running:
         running[0].close()
         _end(*running[1])
