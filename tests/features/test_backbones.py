@@ -164,51 +164,21 @@ def test_hugging_face_models(tmp_path, kind):
 # The network of the recorded features
 
 
-def same_padded(images, weight, stride, groups):
-    """A convolution with TensorFlow's padding: what is odd goes to the right and the bottom."""
-    size = images.shape[-1]
-    short = max((-(-size // stride) - 1) * stride + weight.shape[-1] - size, 0)
-    before, after = short // 2, short - short // 2
-    images = torch.nn.functional.pad(images, (before, after, before, after))
-    return torch.nn.functional.conv2d(images, weight, stride=stride, groups=groups)
-
-
-def mobilenet_map(state, images, blocks):
-    """MobileNetV1's map after some blocks, from Howard et al. (2017), Table 1."""
-
-    def layer(name, images, stride, depthwise):
-        weight = state[f"{name}.convolution.weight"]
-        groups = len(weight) if depthwise else 1
-        images = same_padded(images, weight, stride, groups)
-        scale, shift, mean, variance = (
-            state[f"{name}.normalization.{kind}"][:, None, None]
-            for kind in ("weight", "bias", "running_mean", "running_var")
-        )
-        return ((images - mean) / (variance + 0.001).sqrt() * scale + shift).clamp(0, 6)
-
-    images = layer("mobilenet_v1.conv_stem", images, 2, False)
-    for i, stride in enumerate([1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1][:blocks]):
-        images = layer(f"mobilenet_v1.layer.{2 * i}", images, stride, True)
-        images = layer(f"mobilenet_v1.layer.{2 * i + 1}", images, 1, False)
-    return images
-
-
 def test_the_network_of_the_recorded_features(tmp_path):
     torch.manual_seed(1)
-    original = MobileNetV1ForImageClassification(MobileNetV1Config())
-    state = original.state_dict()
-    for key, value in state.items():  # so that no batch normalisation is the identity
+    original = MobileNetV1ForImageClassification(MobileNetV1Config()).eval()
+    for key, value in (state := original.state_dict()).items():
         if key.endswith("convolution.weight"):
             torch.nn.init.kaiming_normal_(value)
-        elif "normalization" in key and value.ndim:
+        elif "normalization" in key and value.ndim:  # none of them is the identity
             value.uniform_(0.5, 1.5)
     save_file(state, tmp_path / "w.safetensors")
     model = backbones.load("mobilenetv1", tmp_path / "w.safetensors")
     pixels = np.asarray(PICTURE.resize((224, 224), Image.Resampling.BILINEAR))
     inputs = torch.tensor(pixels, dtype=torch.float32).permute(2, 0, 1)[None] / 127.5 - 1
     torch.testing.assert_close(model.preprocess(PICTURE)[None], inputs)
-    with torch.inference_mode():
-        maps = mobilenet_map(state, inputs, 12)
+    with torch.inference_mode():  # the stem's map is no hidden state, and a block has two
+        maps = original.mobilenet_v1(inputs, output_hidden_states=True).hidden_states[23]
     grid, scores = seen(model, PICTURE, "grid")
     whole, _ = seen(model, PICTURE, "global")
     assert (maps.shape, grid.shape, scores) == ((1, 1024, 7, 7), (1, 16, 1024), None)

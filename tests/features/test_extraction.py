@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from mmlib.core.errors import DataError
 from mmlib.features import backbones, extraction
@@ -36,17 +35,6 @@ def tiny_network(name, weights=None, seed=0, regions="grid"):
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
     monkeypatch.setattr(backbones, "load", tiny_network)
-
-
-@pytest.fixture
-def pictures(tmp_path):
-    generator = np.random.default_rng(0)
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for i in range(11):
-        pixels = generator.integers(0, 256, size=(40, 60, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"{i:02}.jpg")
-    return [(path.name, path) for path in sorted(folder.iterdir())]
 
 
 def files(folder):

@@ -62,26 +62,21 @@ def test_ids_of_another_file_are_not_taken(tmp_path, listing, ids, neighbour):
         open_features(path)
 
 
-@pytest.mark.parametrize("white", ["\u2028", "\x85", "\x0c"])
-def test_a_list_of_ids_has_one_a_line(tmp_path, white):
-    path = store(tmp_path, ARRAY, [f"a{white}", "b", "c"])
-    assert open_features(path).row_of == {f"a{white}": 0, "b": 1, "c": 2}
+def test_a_list_of_ids_has_one_a_line(tmp_path):
+    ids = ["a\u2028", "b\x85", "c\x0c"]
+    assert list(open_features(store(tmp_path, ARRAY, ids)).row_of) == ids
 
 
-def test_image_without_a_row_is_named(tmp_path):
-    features = open_features(store(tmp_path, ARRAY, ["a", "b", "c"]))
-    with pytest.raises(DataError, match=r"f\.npy: no features for image 'nope' and 1 more"):
-        features.rows(["a", "nope", "no"])
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_values_that_are_not_finite_are_named(tmp_path, value):
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_what_an_image_lacks_is_named(tmp_path, value):
     array = ARRAY.copy()
     array[1, 1, 3] = value
     features = open_features(store(tmp_path, array, ["a", "b", "c"]))
     features.rows(["a", "c"])
     with pytest.raises(DataError, match="row 1: features of image 'b' are not finite"):
         features.rows(["c", "b"])
+    with pytest.raises(DataError, match=r"f\.npy: no features for image 'nope' and 1 more"):
+        features.rows(["a", "nope", "no"])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +99,7 @@ def test_ids_that_do_not_fit(tmp_path, listing, ids, message):
         open_features(path)
 
 
-@pytest.mark.parametrize("notes", ["[]", "[1]", "null", "3", '"a"', "{", "", "\x00", "[" * 100_000])
+@pytest.mark.parametrize("notes", ["[]", "null", '"a"', "{", "", "\x00", "[" * 100_000])
 def test_notes_that_are_no_object(tmp_path, notes):
     path = store(tmp_path, ARRAY, ["a", "b", "c"])
     path.with_suffix(".json").write_text(notes)
@@ -113,30 +108,26 @@ def test_notes_that_are_no_object(tmp_path, notes):
 
 
 def test_damaged_arrays_are_named(tmp_path):
-    """A zip, as np.savez writes it, and every kind of damage to a header."""
+    """Every kind of damage to a header, and what np.savez writes."""
     path = store(tmp_path, ARRAY, ["a", "b", "c"])
     sound, rng = path.read_bytes(), np.random.default_rng(0)
-    np.savez(tmp_path / "zip.npz", ARRAY)
-    damaged = [(tmp_path / "zip.npz").read_bytes(), b"", sound[:9], sound[:60]]
-    for old, new in (
-        (b"'shape': (", b"'shape': )"), (b"{'descr'", b"('descr'"), (b"(3, 2, 4)", b"(-3,2, 4)"),
-        (b"(3, 2, 4)", b"(3,'2',4)"), (b"(3, 2, 4)", b"(9**99,4)"), (b"'<f2'", b"'<q9'"),
-        (b"'<f2'", b"[()] "), (b"False", b"0x  \n"), (b"False", b"\xff\xfe\xfd()"),
-    ):  # fmt: skip
-        assert old in sound
-        damaged.append(sound.replace(old, new))
     for _ in range(100):
         header = bytearray(sound)
         header[rng.integers(128)] = rng.integers(256)
-        damaged.append(bytes(header))
-    for content in damaged:
-        path.write_bytes(content)
+        path.write_bytes(bytes(header))
         with suppress(DataError):  # and nothing else; a changed blank changes nothing
             open_features(path)
-    path.write_bytes(damaged[0])
+    np.savez(tmp_path / "zip.npz", ARRAY)
+    shape = b"(3, 2, 4)"
+    for content in (
+        (tmp_path / "zip.npz").read_bytes(), b"", sound[:60], sound.replace(shape, b"(-3,2, 4)"),
+        sound.replace(shape, b"(9**99,4)"), sound.replace(b"False", b"\xff\xfe\xfd()"),
+    ):  # fmt: skip
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"f\.npy: not a readable \.npy array.*get it again"):
+            open_features(path)
     objects, integers = np.array([{"a": 1}], dtype=object), np.zeros((2, 2), dtype=np.int64)
     for bad, fault in (
-        (path, r"f\.npy: not a readable \.npy array.*get it again"),
         (tmp_path / "none.npy", "no such feature file"),
         (store(tmp_path, objects, ["a"], name="o.npy"), "not a readable"),
         (store(tmp_path, integers, ["a", "b"], name="i.npy"), "holds int64"),

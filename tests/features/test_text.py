@@ -79,15 +79,10 @@ def test_spaced_tokens_step_by_step(text):
 
 
 def test_words_stand_by_falling_count_then_name():
-    sentences = [["b", "c", "a"], ["c", "a", "b"], ["c", "d"]]
-    assert Vocabulary.from_sentences(sentences, 1).words == ("<pad>", "<unk>", "c", "a", "b", "d")
-    assert Vocabulary.from_sentences(sentences, 2).words == ("<pad>", "<unk>", "c", "a", "b")
-    assert Vocabulary.from_sentences(sentences, 3).words == ("<pad>", "<unk>", "c")
+    sentences = [["b", "c", "a"], ["c", "a", "b"], ["c", "d", "<pad>", "<unk>"]]
+    for count, words in ((1, "cabd"), (2, "cab"), (3, "c")):
+        assert Vocabulary.from_sentences(sentences, count).words == ("<pad>", "<unk>", *words)
     assert Vocabulary.from_sentences([["five"] * 5, ["four"] * 4]).words[2:] == ("five",)
-
-
-def test_special_names_in_a_text_do_not_become_words():
-    assert Vocabulary.from_sentences([["<pad>", "<unk>", "a"]], 1).words == ("<pad>", "<unk>", "a")
 
 
 def test_encoding_keeps_the_first_words_and_pads_behind():
@@ -116,9 +111,6 @@ def test_words_without_a_vector_start_uniform(vectors, bound):
     assert (table[5] == 1).all() == (vectors is not None)
     assert torch.equal(table, embedding_matrix(WORDS, 30, 0, vectors))
     assert not torch.equal(table, embedding_matrix(WORDS, 30, 1, vectors))
-
-
-def test_vectors_of_another_width_are_refused():
     with pytest.raises(ValueError, match=r"'w3' has shape \(4,\).*set word_width"):
         embedding_matrix(WORDS, 8, 0, {"w3": np.ones(4)})
 
@@ -157,29 +149,20 @@ def test_word2vec_does_not_depend_on_the_process():
     assert not np.allclose(second["cat"], vectors["cat"])
 
 
-@pytest.mark.parametrize("binary", [True, False])
-def test_word_vectors_are_read_from_both_formats(binary, tmp_path):
-    from gensim.models import KeyedVectors
-
-    table = KeyedVectors(3)
-    table.add_vectors(["cat", "dog", "Été"], np.arange(9, dtype=np.float32).reshape(3, 3))
-    path = tmp_path / ("vectors.bin" if binary else "vectors.txt")
-    table.save_word2vec_format(str(path), binary=binary)
-    result = read_word_vectors(path, ["dog", "Été", "zebra"])
-    assert {word: v.tolist() for word, v in result.items()} == {"dog": [3, 4, 5], "Été": [6, 7, 8]}
-
-
-@pytest.mark.parametrize("start", ["", "2 3\n", "\ufeff", "\ufeff2 3\n"])
-def test_a_text_may_have_a_header_and_a_byte_order_mark(tmp_path, start):
-    path = tmp_path / "glove.txt"
-    path.write_text(f"{start}dog 1 2 3\nzebra 3 2 1\n", encoding="utf-8")
-    result = read_word_vectors(path, {"dog", "cow"})
-    assert {word: vector.tolist() for word, vector in result.items()} == {"dog": [1, 2, 3]}
+@pytest.mark.parametrize("start", ["", "2 3\n", "\ufeff", "\ufeff2 3\n", "binary"])
+def test_word_vectors_are_read_with_and_without_a_header_and_a_mark(tmp_path, start):
+    path = tmp_path / ("v.bin" if start == "binary" else "glove.txt")
+    if start == "binary":
+        path.write_bytes(binary_vectors(words=("dog", "Été")))
+    else:
+        path.write_text(f"{start}dog 1 2 3\nÉté 4 5 6\n", encoding="utf-8")
+    result = read_word_vectors(path, {"dog", "Été", "cow"})
+    assert {word: v.tolist() for word, v in result.items()} == {"dog": [1, 2, 3], "Été": [4, 5, 6]}
 
 
-def binary_vectors(values=((1, 2, 3), (4, 5, 6)), header=b"2 3\n"):
-    rows = zip((b"dog", b"cat"), np.array(values, dtype=np.float32), strict=True)
-    return header + b"".join(word + b" " + row.tobytes() for word, row in rows)
+def binary_vectors(values=((1, 2, 3), (4, 5, 6)), header=b"2 3\n", words=("dog", "cat")):
+    rows = zip(words, np.array(values, dtype=np.float32), strict=True)
+    return header + b"".join(word.encode() + b" " + row.tobytes() for word, row in rows)
 
 
 SOUND = binary_vectors()
@@ -190,21 +173,13 @@ NO_TEXT, NO_BINARY = "no table of word vectors as text", "no table of word vecto
     ("name", "content", "said"),
     [
         ("v.txt", b"", NO_TEXT),
-        ("v.txt", b"\x1f\x8b\x08 zip", NO_TEXT),
         ("v.txt", b"dog 1 2 3\ncow 1 2\n", NO_TEXT),
         ("v.txt", b"dog 1 2 3\nc\xe9w 1 2 3\n", NO_TEXT),
         ("v.txt", b"2 3\ndog 1 2 3\n", NO_TEXT),
         ("v.txt", b"dog 1 nan 3\n", "the vector of 'dog' is not finite"),
-        ("v.bin", b"", NO_BINARY),
         ("v.bin", SOUND[:-7], NO_BINARY),
-        ("v.bin", SOUND[:10], NO_BINARY),
         ("v.bin", gzip.compress(SOUND, mtime=0), NO_BINARY),
-        ("v.bin", SOUND.replace(b"cat", b"c\xe9t"), NO_BINARY),
-        ("v.bin", b"dog 1 2 3\ncow 1 2 3\n", NO_BINARY),
-        ("v.bin", binary_vectors(header=b"9 3\n"), NO_BINARY),
         ("v.bin", binary_vectors(header=b"0 3\n"), "none of 1 words is among its 0"),
-        ("v.bin", binary_vectors(header=b"-2 3\n"), NO_BINARY),
-        ("v.bin", binary_vectors(header=b"2 -3\n"), NO_BINARY),
         ("v.bin", binary_vectors(header=b"99999999999999 300\n"), NO_BINARY),
         ("v.bin", binary_vectors([[1, np.inf, 2]] * 2), "the vector of 'dog' is not finite"),
     ],
