@@ -227,7 +227,6 @@ class Demo:
     corpus: Corpus
     arrays: Arrays
     settings: Settings
-    system: System
     untrained: LinkModel
     model: LinkModel
     history: History
@@ -274,9 +273,7 @@ def train_one(tier: str, dataset: str, system: str, seed: int = 0, device: str =
     model, history = train(job, arrays, Run(device))
     before = cosine_matrices(untrained, arrays, "test", "cpu")
     after = cosine_matrices(model, arrays, "test", device)
-    return Demo(
-        corpus, arrays, settings, chosen, untrained, model, [start, *history], before, after
-    )
+    return Demo(corpus, arrays, settings, untrained, model, [start, *history], before, after)
 
 
 # --- The record ------------------------------------------------------------------------------

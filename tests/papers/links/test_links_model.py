@@ -1,6 +1,7 @@
-"""Encoders, batches and training of paper 04."""
+"""Encoders, batches and training of paper 04, and the training that the notebook shows."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,91 +29,67 @@ def few():
 
 
 @pytest.fixture(scope="module")
-def answers(arrays):
-    """Each system, trained once."""
-    return {name: train_and_score(job(one), arrays) for name, one in TRAINED.items()}
+def short(few):
+    """Answers of AP and NoStruct after a short training."""
+    return {name: train_and_score(job(TRAINED[name], SHORT), few) for name in ("AP", "NoStruct")}
 
 
-def same(a, b, *metrics) -> bool:
+def same(a, b) -> bool:
     """Whether two answers are the same in all but the time they took."""
-    values = all(
-        np.array_equal(a.values["test"][m], b.values["test"][m], equal_nan=True)
-        for m in metrics or a.values["test"]
-    )
-    return values and list(a.history) == list(b.history)
+    (x, y) = (answer.values["test"] for answer in (a, b))
+    equal = all(np.array_equal(x[metric], y[metric], equal_nan=True) for metric in x)
+    return equal and list(a.history) == list(b.history)
 
 
 # --- Training --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_training_finds_links_it_was_never_shown(arrays, answers, name):
+def test_training_finds_links_it_was_never_shown(arrays, name):
     still = train_and_score(job(TRAINED[name], replace(HOW, learning_rate=0.0, epochs=1)), arrays)
     assert 30 < still.values["test"]["AUC"].mean() < 65
-    found = answers[name]
+    answer = train_and_score(job(TRAINED[name]), arrays)
     # A half of the edges, and one random pair, teach less.
-    floor = 70 if name.endswith("½k") else 60 if name == "NoStruct" else 88
-    assert found.values["test"]["AUC"].mean() > floor
-    assert found.history[-1]["train_loss"] < found.history[0]["train_loss"]
-    assert len(found.history) == HOW.epochs
-    assert found.seconds > 0
+    least = 70 if name.endswith("½k") else 60 if name == "NoStruct" else 88
+    assert answer.values["test"]["AUC"].mean() > least
+    assert answer.history[-1]["train_loss"] < answer.history[0]["train_loss"]
+    assert len(answer.history) == HOW.epochs
+    assert answer.seconds > 0
 
 
 @pytest.mark.parametrize("name", ["AP", "NoStruct"])
-def test_the_same_seed_gives_the_same_run_and_another_seed_another(few, name):
-    first, again, other = (
-        train_and_score(job(TRAINED[name], SHORT, seed), few) for seed in (0, 0, 1)
-    )
-    assert same(first, again)
-    assert not same(first, other)
-
-
-@pytest.mark.parametrize("name", ["AP", "NoStruct"])
-def test_labels_of_training_and_dev_documents_change_no_weight(few, name):
+def test_a_seed_gives_its_run_and_labels_of_training_and_dev_documents_change_no_weight(
+    few, short, name
+):
+    assert same(short[name], train_and_score(job(TRAINED[name], SHORT), few))
+    assert not same(short[name], train_and_score(job(TRAINED[name], SHORT, seed=1), few))
     wrong = tuple(~links for links in few.splits["train"].links)
+    blind = with_split(with_split(few, "train", links=None), "val", links=None)
     weights = []
-    for changed in (
-        few,
-        with_split(few, "train", links=wrong),
-        with_split(with_split(few, "train", links=None), "val", links=None),
-    ):
+    for changed in (few, with_split(few, "train", links=wrong), blind):
         trained, history = train(job(TRAINED[name], SHORT), changed)
-        assert ("dev_AUC" in history[0]) == (changed.splits["val"].links is not None)
+        assert ("dev_AUC" in history[0]) == (changed is not blind)
         weights.append(trained.state_dict())
     for other in weights[1:]:
         assert all(torch.equal(weights[0][key], other[key]) for key in other)
 
 
-def test_test_documents_without_labels_are_scored_by_their_sealed_key_alone(few):
+def test_test_documents_without_labels_are_scored_by_their_sealed_key_alone(few, short):
     blind = with_split(few, "test", links=None)
-    assert train_and_score(job(TRAINED["DC"], SHORT), blind).values == {"test": {}}
+    assert train_and_score(job(TRAINED["AP"], SHORT), blind).values == {"test": {}}
     sealed = replace(blind, key=few.splits["test"].links)
-    assert same(
-        train_and_score(job(TRAINED["DC"], SHORT), sealed),
-        train_and_score(job(TRAINED["DC"], SHORT), few),
+    assert same(train_and_score(job(TRAINED["AP"], SHORT), sealed), short["AP"])
+
+
+def test_hard_negatives_wait_for_the_end_of_the_warm_up(few, short):
+    hard = replace(TRAINED["AP"], negatives="hard")
+    first, last = (h["train_loss"] for h in short["AP"].history)
+    warm, usual = (
+        [h["train_loss"] for h in train(job(hard, replace(SHORT, warmup_fraction=share)), few)[1]]
+        for share in (0.5, 0)
     )
-
-
-def test_hard_negatives_wait_for_the_end_of_the_warm_up(few):
-    averaged, hard = TRAINED["AP"], replace(TRAINED["AP"], negatives="hard")
-    losses = {
-        name: [h["train_loss"] for h in train(job(system, how), few)[1]]
-        for name, system, how in (
-            ("warm", hard, replace(SHORT, warmup_fraction=0.5)),
-            ("mean", averaged, SHORT),
-            ("hard", hard, SHORT),
-        )
-    }
-    assert losses["warm"][0] == losses["mean"][0] < losses["hard"][0]
-    assert losses["warm"][1] > losses["mean"][1]
-
-
-@pytest.mark.parametrize(("schedule", "keep"), [("cosine", "last"), ("plateau", "best")])
-def test_only_a_plateau_rule_chooses_an_epoch(few, monkeypatch, schedule, keep):
-    asked = []
-    monkeypatch.setattr(run, "fit", lambda *arguments, **more: asked.append(more["keep"]) or [])
-    train(job(TRAINED["DC"], replace(SHORT, schedule=schedule)), few)
-    assert asked == [keep]
+    assert warm[0] == first < usual[0]
+    assert warm[1] > last
 
 
 # Dev losses, and the rates after each epoch: patience 3, a fifth, absolute threshold 1e-4.
@@ -120,22 +97,24 @@ PLATEAU = [.30, .25, .24995, .26, .25, .27, .25, .25, .25, .25, .25, .20]  # fmt
 RATES = [1e-4] * 5 + [2e-5] * 4 + [4e-6] * 3
 
 
-def test_the_papers_own_settings_run_and_lower_the_rate_on_a_plateau(few, monkeypatch):
+def test_the_papers_own_settings_lower_the_rate_on_a_plateau_and_choose_an_epoch(few, monkeypatch):
     how = replace(Settings(), width=8, word_width=32, epochs=2)
     history = train(job(SYSTEMS["TK+½k"], how), few)[1]
-    assert how.schedule == "plateau"
     assert history[1]["train_loss"] < history[0]["train_loss"]
-    rates = []
+    rates, keep = [], []
 
     def of_printed_losses(model, batches, step, evaluate, **more):
+        keep.append(more["keep"])
         for dev_loss in PLATEAU:
             step.end_epoch({"dev_loss": dev_loss})
             rates.append(step.optimizer.param_groups[0]["lr"])
         return []
 
     monkeypatch.setattr(run, "fit", of_printed_losses)
-    train(job(SYSTEMS["DC"], how), few)
-    assert rates == pytest.approx(RATES)
+    for schedule in ("plateau", "cosine"):
+        train(job(SYSTEMS["DC"], replace(how, schedule=schedule)), few)
+    assert rates[: len(RATES)] == pytest.approx(RATES)
+    assert keep == ["best", "last"]
 
 
 # --- Model -----------------------------------------------------------------------------------
@@ -177,22 +156,21 @@ def test_cosines_are_dot_products_of_unit_vectors_without_padding():
     for vectors in (text, images):
         assert vectors.norm(dim=-1).detach().numpy() == pytest.approx(1, abs=1e-6)
     n, m = batch.rows.sum(1), batch.columns.sum(1)
-    found = trained(batch)[0][0, 1, : n[0], : m[1]]
-    assert torch.allclose(found, text[: n[0]] @ images[m[0] :].T, atol=1e-6)
+    cosines = trained(batch)[0][0, 1, : n[0], : m[1]]
+    assert torch.allclose(cosines, text[: n[0]] @ images[m[0] :].T, atol=1e-6)
     longer = torch.nn.functional.pad(batch.ids, (0, 3), value=7)  # words that do not count
     assert torch.equal(trained.text(longer, batch.lengths), text)
 
 
-def test_dropout_takes_whole_channels_in_training_only():
+def test_dropout_takes_whole_channels_in_training_only(monkeypatch):
     arrays = uneven()
     trained = net(arrays, replace(SMALL, dropout=0.5))
     batch = Batches(arrays, "test", "cpu").batch([2])
     calm = trained.text(batch.ids, batch.lengths)
     assert torch.equal(trained.text(batch.ids, batch.lengths), calm)
     trained.train()
-    trained.text.gru = torch.nn.Module()  # keeps what it is given
     seen = []
-    trained.text.gru.forward = lambda words, ids, lengths: seen.append(words) or calm
+    monkeypatch.setattr(trained.text.gru, "forward", lambda words, *_: seen.append(words) or calm)
     trained.text(batch.ids, batch.lengths)
     share = seen[0] / trained.text.embed.weight
     assert ((share == 0) | (share == 2)).all()
@@ -230,27 +208,57 @@ def rounds_of(*sizes) -> Split:
 
 def test_random_batches_stay_inside_a_round_and_cover_a_pass():
     split = rounds_of(7, 2, 6)
-    drawn = random_batches(split, 3, np.random.default_rng(0))
+    drawn, again = (random_batches(split, 3, np.random.default_rng(0)) for _ in range(2))
     passes = [[next(drawn) for _ in range(4)] for _ in range(50)]  # 2 of the first, 2 of the last
-    for one in passes:
-        used = np.concatenate(one)
+    for batches in passes:
+        used = np.concatenate(batches)
         assert len(set(used)) == len(used) == 12
-        assert all(len(set(split.rounds[batch])) == 1 for batch in one)
-    assert len({tuple(np.concatenate(one)) for one in passes}) == 50
-    assert {int(i) for one in passes for batch in one for i in batch} == set(
-        np.flatnonzero(split.rounds != 1)
-    )  # what a pass leaves out has its turn in another
-    again = random_batches(split, 3, np.random.default_rng(0))
-    assert all((next(again) == batch).all() for one in passes for batch in one)
+        assert all(len(set(split.rounds[batch])) == 1 for batch in batches)
+        assert all((next(again) == batch).all() for batch in batches)
+    assert len({tuple(np.concatenate(batches)) for batches in passes}) == 50
+    # What a pass leaves out has its turn in another.
+    assert {*np.concatenate([*map(np.concatenate, passes)])} == {*np.flatnonzero(split.rounds != 1)}
     with pytest.raises(ValueError, match="no round has 8 documents"):
         next(random_batches(split, 8, np.random.default_rng(0)))
 
 
 def test_fixed_batches_cover_everything_with_as_many_negatives():
     split = rounds_of(7, 2, 6, 1)
-    found = fixed_batches(split, 3)
-    assert [len(batch) for batch in found] == [3, 3, 3, 2, 3, 3]  # a lone document has none
-    assert all(len(set(batch)) == len(batch) for batch in found)
-    assert all(len(set(split.rounds[batch])) == 1 for batch in found)
-    assert set(np.concatenate(found)) == set(np.flatnonzero(split.rounds != 3))
-    assert all((a == b).all() for a, b in zip(found, fixed_batches(split, 3), strict=True))
+    batches = fixed_batches(split, 3)
+    assert [len(batch) for batch in batches] == [3, 3, 3, 2, 3, 3]  # a lone document has none
+    assert all(len(set(batch)) == len(batch) for batch in batches)
+    assert all(len(set(split.rounds[batch])) == 1 for batch in batches)
+    assert set(np.concatenate(batches)) == set(np.flatnonzero(split.rounds != 3))
+
+
+# --- The training that the notebook shows ------------------------------------------------------
+
+
+def documents(*lengths):
+    return SimpleNamespace(test=[SimpleNamespace(sentences=("a",) * length) for length in lengths])
+
+
+def test_the_notebook_shows_the_recorded_job_from_before_its_training(few, monkeypatch):
+    monkeypatch.setattr(run, "documents", lambda *_: (documents(*[5] * 30), SHORT, few))
+    shown = run.train_one.__wrapped__("world", "story", "AP", 3)
+    system = next(one for one in run.trained_systems("world", "story") if one.system == "AP")
+    answer = train_and_score(job(system, SHORT, seed=3), few)
+    assert np.array_equal(shown.auc, answer.values["test"]["AUC"])
+    assert list(shown.history[1:]) == list(answer.history)
+    with torch.no_grad():
+        start = run.dev_evaluation(shown.untrained, few, system, SHORT, "cpu")()
+    assert shown.history[0] == start
+    assert shown.history[-1]["dev_loss"] < start["dev_loss"]
+
+
+@pytest.mark.parametrize(
+    ("aucs", "lengths", "nearest"),
+    [
+        ([70, 80, 81, 79], [5, 12, 6, 4], 2),  # the first of two as near
+        ([70, 80, 81], [9, 9, 9], 1),  # none is short
+        ([np.nan, 60], [5, 5], 1),
+    ],
+)
+def test_the_nearest_document_is_one_that_can_be_shown(aucs, lengths, nearest, monkeypatch):
+    monkeypatch.setattr(run.Demo, "auc", np.array(aucs, dtype=float))
+    assert run.Demo(documents(*lengths), *[None] * 7).nearest(80) == nearest
