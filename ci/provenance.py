@@ -7,9 +7,9 @@ from typing import Any
 
 import pages
 
-from mmlib.core.contract import ranges
 from mmlib.core.evidence import NO_SEED, Evidence
 from mmlib.core.experiment import Experiment
+from mmlib.core.recordings import ranges
 
 MOST_GAPS = 4  # of a record that are named in a line
 

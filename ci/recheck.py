@@ -92,7 +92,7 @@ def recheck(
         for job in stage.jobs if stage.parallel else ():
             if chosen.get((job.dataset, job.system["system"])) == job.seed:
                 arrays = data[job.dataset]
-                path = folder / f"{job_key(stage.function, job, arrays)}.parquet"
+                path = folder / f"{job_key(stage.function, job, arrays)}.job"
                 calls.append((stage.function, job, arrays, epochs, path))
     answers = in_processes(_again, calls, workers or os.cpu_count() or 1, ordered=False)
     label = f"{experiment.paper}, {tier}: again"
@@ -106,7 +106,7 @@ def recheck(
 def _again(function: JobFunction, job: Job, data: Data, epochs: int, path: Path) -> tuple:
     """A job and its answer; of a training that ends early, the epochs so far."""
     if path.exists():
-        return job, read_answer(path, job, data)
+        return job, read_answer(path)
     history: History = []
 
     def stop(so_far: History) -> None:
@@ -120,7 +120,7 @@ def _again(function: JobFunction, job: Job, data: Data, epochs: int, path: Path)
         answer = function(job, data, Run("cpu", path.with_suffix(".pt"), path.parent, stop))
     except EnoughEpochs:
         answer = Answer({}, history)
-    write_answer(path, job, data, answer)
+    write_answer(path, answer)
     path.with_suffix(".pt").unlink(missing_ok=True)
     return job, answer
 

@@ -218,7 +218,7 @@ def kill_and_resume(folder: Path, kills: int, seed: int = 0) -> None:
         except ProcessLookupError:  # not yet, or no longer, a group of its own
             os.kill(child, signal.SIGKILL)
         hit += os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    kept = len(list((folder / "killed-jobs").glob("[!.]*.parquet")))
+    kept = len(list((folder / "killed-jobs").glob("[!.]*.job")))
     run("killed")
     print(hit, kept)
 

@@ -1,24 +1,20 @@
 """The engine: jobs run side by side, are cached, and their answers become one tidy table.
 
-A job says what is trained or scored, apart from the data that it works on. Its answer holds one
-value an item (a document, a caption) and metric, and the learning curve. A finished job is kept
-under a key made of its identity, its data and the code that its function really imports, so that
-nothing is trained twice and nothing stale is taken for new.
+A finished job is kept under a key made of its identity, its data and the code that its function
+really imports, so that nothing is trained twice and nothing stale is taken for new.
 """
 
 import hashlib
+import io
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -28,20 +24,12 @@ from tqdm.auto import tqdm
 from mmlib.core.device import pick_device
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import in_order
-from mmlib.core.jobs import (
-    EPOCHS,
-    JOB,
-    SERIES,
-    Answer,
-    Data,
-    Job,
-    JobFunction,
-    Run,
-    Stage,
-)
+from mmlib.core.jobs import EPOCHS, JOB, SERIES, Answer, Data, Job, JobFunction, Run, Stage
 from mmlib.core.parallel import in_processes, on_cluster
 from mmlib.core.paths import cache_dir, write_atomic
 from mmlib.core.source import source_hash
+
+SECONDS = "CPU seconds"
 
 
 @dataclass(frozen=True)
@@ -75,9 +63,8 @@ def job_key(function: Callable[..., Any], job: Job, data: Data) -> str:
 
 def job_folder(device: str = "cpu") -> Path:
     """Where finished jobs are kept: `jobs` in the checkout's cache, else `mmlib-jobs` here."""
-    cache = cache_dir()
+    cache, kind = cache_dir(), device.split(":")[0]
     folder = cache / "jobs" if cache else Path("mmlib-jobs")
-    kind = device.split(":")[0]
     return folder if kind == "cpu" else folder / kind
 
 
@@ -90,7 +77,7 @@ def run_jobs(
 ) -> list[Answer]:
     """Answers in the order of the stage's jobs; what is finished is taken from the jobs' folder.
 
-    on_answer: told of each finished job, in the order of finishing.
+    on_answer: is called with each finished job, in the order of finishing.
 
     Stops at the first failure; what was finished stays, and a training that was stopped goes on
     from its last epoch.
@@ -98,11 +85,11 @@ def run_jobs(
     resources = resources or Resources()
     folder, jobs = resources.jobs, stage.jobs
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{job_key(stage.function, job, data[job.dataset])}.parquet" for job in jobs]
+    paths = [folder / f"{job_key(stage.function, job, data[job.dataset])}.job" for job in jobs]
     answers: dict[int, Answer] = {}
     for i, (path, job) in enumerate(zip(paths, jobs, strict=True)):
         if path.exists():
-            answers[i] = read_answer(path, job, data[job.dataset])
+            answers[i] = read_answer(path)
             on_answer(job, answers[i])
     devices = _devices(resources, stage.parallel)
     calls = [
@@ -114,7 +101,7 @@ def run_jobs(
     else:
         finished = in_processes(_run, calls, min(len(devices), len(calls)) or 1, ordered=False)
     for i, answer in tqdm(finished, total=len(calls), desc=label, disable=not calls):
-        write_answer(paths[i], jobs[i], data[jobs[i].dataset], answer)
+        write_answer(paths[i], answer)
         paths[i].with_suffix(".pt").unlink(missing_ok=True)
         for half in folder.glob(f".{paths[i].stem}.*.partial*"):  # of workers that were killed
             half.unlink(missing_ok=True)
@@ -129,8 +116,8 @@ def _devices(resources: Resources, parallel: bool) -> list[str]:
     if resources.cluster:
         return [device]
     if device == "cuda":
-        every = [f"cuda:{n}" for n in range(torch.cuda.device_count())]
-        return [every[n % len(every)] for n in range(workers or len(every))]
+        gpus = torch.cuda.device_count()
+        return [f"cuda:{n % gpus}" for n in range(workers or gpus)]
     return [device] * (workers or ((os.cpu_count() or 1) if device == "cpu" else 1))
 
 
@@ -162,63 +149,30 @@ def handed_over(
         raise DataError(f"{path}: damaged ({error}); delete it, it is made again") from None
 
 
-# --- Kept answers ----------------------------------------------------------------------------
+def write_answer(path: Path, answer: Answer) -> None:
+    """Keep the answer of the job whose key is the file's stem."""
+    series = [(split, metric) for split, metrics in answer.values.items() for metric in metrics]
+    values = [np.asarray(answer.values[split][metric], np.float32) for split, metric in series]
+    notes = {"key": path.stem, "series": series, "history": list(answer.history)}
+    text, buffer = json.dumps({**notes, "seconds": answer.seconds}), io.BytesIO()
+    np.savez_compressed(buffer, *values, notes=np.array(text))
+    content = buffer.getvalue()
+    write_atomic(path, lambda file: file.write_bytes(hashlib.sha256(content).digest() + content))
 
 
-def write_answer(path: Path, job: Job, data: Data, answer: Answer) -> None:
-    """Keep an answer as one Parquet file: a row a split and metric, the rest in its metadata."""
-    rows = [
-        (split, metric, np.asarray(values, dtype=np.float32))
-        for split, metrics in answer.values.items()
-        for metric, values in metrics.items()
-    ]
-    columns = dict(zip(("split", "metric", "value"), zip(*rows, strict=True), strict=False))
-    meta = {**_identity(job, data), "history": list(answer.history), "seconds": answer.seconds}
-    text = json.dumps(meta)
-    table = pa.table(columns).replace_schema_metadata({"mmlib": text, "sha256": _hash(text, rows)})
-    save = partial(pq.write_table, table, compression="zstd")
-    write_atomic(path, save)
-
-
-def read_answer(path: Path, job: Job, data: Data) -> Answer:
-    """The answer of a job, of `write_answer`.
-
-    Raises DataError, with the mend, for a damaged file and for one of another job or other data.
-    """
-    try:
-        table = pq.read_table(path)
-        text = table.schema.metadata[b"mmlib"].decode()
-        rows = [tuple(row) for row in table.to_pandas().itertuples(index=False)]
-        if table.schema.metadata[b"sha256"].decode() != _hash(text, rows):
-            raise ValueError("another checksum")
-        meta = json.loads(text)
-        values: dict[str, dict[str, np.ndarray]] = {}
-        for split, metric, value in rows:
-            values.setdefault(split, {})[metric] = value
-    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: not a finished job ({error}); delete it") from None
-    for name, wanted in _identity(job, data).items():
-        if meta[name] != wanted:
-            difference = f"of another {name}, {meta[name]} instead of {wanted}"
-            raise DataError(f"{path}: {difference}; delete it")
-    return Answer(values, meta["history"], meta["seconds"])
-
-
-def _identity(job: Job, data: Data) -> dict[str, Any]:
-    """What a job is, as JSON has it."""
-    return json.loads(json.dumps({"job": asdict(job), "data": data.fingerprint}))
-
-
-def _hash(text: str, rows: Iterable[tuple[str, str, np.ndarray]]) -> str:
-    digest = hashlib.sha256(text.encode())
-    for split, metric, value in rows:
-        digest.update(f"{split}\n{metric}\n".encode() + np.ascontiguousarray(value).tobytes())
-    return digest.hexdigest()
-
-
-# --- The tidy table ----------------------------------------------------------------------------
-
-SECONDS = "CPU seconds"
+def read_answer(path: Path) -> Answer:
+    """What `write_answer` kept. Raises DataError for a damaged file and for another job's."""
+    content = path.read_bytes()
+    checksum, content = content[:32], content[32:]
+    if hashlib.sha256(content).digest() != checksum:
+        raise DataError(f"{path}: not a finished job (another checksum); delete it")
+    with np.load(io.BytesIO(content)) as file:
+        notes, values = json.loads(str(file["notes"])), dict[str, dict[str, np.ndarray]]()
+        for number, (split, metric) in enumerate(notes["series"]):
+            values.setdefault(split, {})[metric] = file[f"arr_{number}"]
+    if notes["key"] != path.stem:
+        raise DataError(f"{path}: of another job, {notes['key']}; delete it")
+    return Answer(values, notes["history"], notes["seconds"])
 
 
 def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data]) -> pd.DataFrame:

@@ -30,7 +30,7 @@ class Experiment(Generic[Study, Arrays]):
     stages: (tier, arrays, seeds) -> all jobs of a record, in the order in which they must run.
     claims: the paper's claims, with what tests them. tables, figures: evidence -> by file name.
     inputs: tier -> patterns of the files below the data folder that its data are made of.
-    bounds, may_skip: the range of its metrics, and which leave items out; see `contract.check`.
+    bounds, may_skip: the range of its metrics, and which leave items out; see `recordings.check`.
     """
 
     number: str

@@ -1,21 +1,24 @@
-"""Files of users: lines of text, folders, caches, and arrays that may be larger than memory."""
+"""Files of users: lines of text, folders, caches, locks, and arrays larger than memory."""
 
 import hashlib
 import mmap
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from functools import partial
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save, save_file
+from safetensors.numpy import load_file, save
 
-from mmlib.core.errors import Problem
+from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import write_atomic
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")  # suffixes
+# filelock then goes on with a file that is there as long as the lock, so nobody need know.
+warnings.filterwarnings("ignore", "flock not supported", UserWarning)
 
 
 def text_lines(path: Path, mend: str) -> Iterator[tuple[int, str | Problem]]:
@@ -43,26 +46,28 @@ def listed(folder: Path, pattern: str) -> list[Path]:
     )
 
 
-def write_tensors(path: Path, arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> None:
+def write_tensors(
+    path: Path, arrays: Mapping[str, np.ndarray], notes: Mapping[str, str] | None = None
+) -> None:
     """Write arrays and notes into a safetensors file.
 
     It goes through memory, so that a full disk is an OSError that names the file, and the file can
     be read by whom the user's umask lets: safetensors' own writing does neither.
     """
-    content = save({n: np.ascontiguousarray(a) for n, a in arrays.items()}, dict(notes))
+    # Of an array in another order safetensors writes the bytes as they lie, and reads others.
+    ordered = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    content = save(ordered, dict(notes) if notes else None)
     write_atomic(path, lambda file: file.write_bytes(content))
 
 
 def cached(path: Path | None, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """The arrays that `make` gives, kept in a safetensors file; one that is cut is made anew."""
-    if path is not None:
-        with suppress(FileNotFoundError, SafetensorError):
-            return load_file(path)
+    if path is None:
+        return make()
+    with suppress(FileNotFoundError, SafetensorError):
+        return load_file(path)
     arrays = make()
-    if path is not None:
-        # Of an array in another order safetensors writes the bytes as they lie, and reads others.
-        ordered = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        write_atomic(path, partial(save_file, ordered))
+    write_tensors(path, arrays)
     return arrays
 
 
@@ -75,11 +80,9 @@ def file_hash(path: Path) -> str:
 def file_fingerprint(array: np.memmap, rows: int = 64) -> str:
     """A hash of a memory-mapped array that does not read all of it, which may be many gigabytes.
 
-    Of the file its size, its time of change, and `rows` rows spread over the array; of the array
-    its shape, strides and type. Whoever writes to the file changes its time, so another value
-    anywhere in it gives another hash, unless the time is set back. So does a copy that does not
-    keep the time: trainings are then made anew, and none is taken for another's. `cp -p` and
-    `rsync -t` keep it.
+    It is of the file's size and time of change, the array's shape, strides and type, and `rows`
+    rows spread over it. A copy that does not keep the time (`cp -p` and `rsync -t` do) is another
+    file: trainings are then made anew, and none is taken for another's.
     """
     assert array.filename is not None
     file = os.stat(array.filename)
@@ -99,3 +102,33 @@ def read_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     if isinstance(array, np.memmap) and array.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
         array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
     return values
+
+
+@contextmanager
+def alone(lock: Path, busy: str) -> Iterator[None]:
+    """Hold the file `lock`, which is made where it is missing, and fail at once where another does.
+
+    busy: what the other one does, and what to do about it.
+    Raises DataError, which also names the file and where its file system is mounted: one without
+    locks leaves the file behind when its holder dies, or refuses to lock it.
+    """
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    mount = next(folder for folder in lock.resolve().parents if folder.is_mount())
+    held = FileLock(lock, timeout=0)
+    try:
+        held.acquire()
+    except Timeout:
+        raise DataError(
+            f"{busy}; where nothing of the kind runs, delete {lock}, which the file system at "
+            f"{mount} kept"
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(
+            f"{lock}: cannot be locked ({reason}): the file system at {mount} has no locks, or "
+            "lets nobody write there; take a folder on another one"
+        ) from None
+    try:
+        yield
+    finally:
+        held.release()

@@ -21,15 +21,9 @@ GROWTH = 2e9  # bytes that a worker may grow by before joblib replaces it and Py
 # It warns of that in a thread of its own, but a training that needs much memory is no fault.
 warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
 warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # Dask's, of a job's data
-
-
 # A worker keeps the memory of its tensors instead of asking for it anew in every step: a third less
 # time for a training step of many sentences. Read by the C library when a process starts.
-MALLOC = {
-    "MALLOC_MMAP_THRESHOLD_": "2000000000",
-    "MALLOC_TRIM_THRESHOLD_": "2000000000",
-    "MALLOC_TOP_PAD_": "100000000",
-}
+MALLOC = {"MMAP_THRESHOLD_": "2000000000", "TRIM_THRESHOLD_": "2000000000", "TOP_PAD_": "100000000"}
 
 
 def ahead(items: Iterable[Item], count: int = 2) -> Iterator[Item]:
@@ -56,7 +50,7 @@ def in_processes(
     from joblib import Parallel, delayed
 
     for name, value in MALLOC.items():
-        os.environ.setdefault(name, value)
+        os.environ.setdefault(f"MALLOC_{name}", value)
     kind = "generator" if ordered else "generator_unordered"
     results: Iterator[Any] = Parallel(n_jobs=workers, return_as=kind)(
         delayed(_call)(function, call, os.getpid()) for call in calls
@@ -84,7 +78,12 @@ def on_cluster(
     Workers may come later. A worker that dies gives its calls to the others. side_by_side: else
     one call after another. Raises DataError as `connect`, and for a worker of several threads.
     """
-    from distributed import as_completed
+    from distributed import as_completed, get_worker
+
+    def alone(*call: Any) -> Any:
+        if (threads := get_worker().state.nthreads) > 1:  # which would share random numbers
+            raise DataError(f"a Dask worker has {threads} threads: start workers with --nthreads 1")
+        return function(*call)
 
     with connect(address) as client:
         left, running = iter(calls), as_completed()
@@ -92,18 +91,10 @@ def on_cluster(
             # Two calls a worker are sent at a time: calls carry their data, which may be large.
             room = 2 * max(len(client.nthreads()), 1) if side_by_side else 1
             for call in islice(left, max(room - running.count(), 0)):
-                running.add(client.submit(_alone, function, *call, pure=False))
+                running.add(client.submit(alone, *call, pure=False))
             if running.is_empty():
                 return
             yield next(running).result()
-
-
-def _alone(function: Callable[..., Any], *call: Any) -> Any:
-    from distributed import get_worker
-
-    if (threads := get_worker().state.nthreads) > 1:  # which would share PyTorch's random numbers
-        raise DataError(f"a Dask worker has {threads} threads: start workers with --nthreads 1")
-    return function(*call)
 
 
 def _call(function: Callable[..., Any], call: tuple, parent: int) -> Any:

@@ -11,10 +11,14 @@ PACKAGE = Path(__file__).resolve().parent.parent
 OWN_EVIDENCE = PACKAGE.parent / "evidence"
 
 
+def _named(variable: str) -> Path | None:
+    value = os.environ.get(variable)
+    return Path(value).expanduser() if value else None
+
+
 def data_dir() -> Path:
     """Folder that holds the real data sets: `MMLIB_DATA`, else `data/` beside the package."""
-    named = os.environ.get("MMLIB_DATA")
-    return Path(named).expanduser() if named else PACKAGE.parent / "data"
+    return _named("MMLIB_DATA") or PACKAGE.parent / "data"
 
 
 def feature_set() -> str:
@@ -24,14 +28,12 @@ def feature_set() -> str:
 
 def evidence_dir() -> Path:
     """Folder of the recorded evidence: `MMLIB_EVIDENCE`, else `evidence/` beside the package."""
-    named = os.environ.get("MMLIB_EVIDENCE")
-    return Path(named).expanduser() if named else OWN_EVIDENCE
+    return _named("MMLIB_EVIDENCE") or OWN_EVIDENCE
 
 
 def own_dataset() -> Path | None:
     """Folder of captions and features of the reader's own: `MMLIB_DATASET`; None for none."""
-    named = os.environ.get("MMLIB_DATASET")
-    return Path(named).expanduser() if named else None
+    return _named("MMLIB_DATASET")
 
 
 def choose(features: str = "", evidence: str | Path = "", dataset: str | Path = "") -> None:
@@ -39,12 +41,11 @@ def choose(features: str = "", evidence: str | Path = "", dataset: str | Path = 
 
     What is empty stays as the environment has it.
     """
-    if dataset:
-        os.environ["MMLIB_DATASET"] = str(Path(dataset).expanduser().absolute())
     if features:
         os.environ["MMLIB_FEATURES"] = features
-    if evidence:
-        os.environ["MMLIB_EVIDENCE"] = str(Path(evidence).expanduser().absolute())
+    for variable, folder in (("MMLIB_EVIDENCE", evidence), ("MMLIB_DATASET", dataset)):
+        if folder:
+            os.environ[variable] = str(Path(folder).expanduser().absolute())
 
 
 def notebooks_dir() -> Path:

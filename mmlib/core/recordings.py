@@ -3,15 +3,17 @@
 `evidence/<tier>/<paper>/<data set>/NNN-HASH.parquet` has what was recorded of a data set at once: a
 row a series, and the header as JSON in the Parquet metadata under "mmlib". HASH is the beginning of
 the SHA-256 of the file's bytes, so that a flipped bit, a lost end or another name is found at
-reading. Another system, more seeds, or those of another machine are another file.
+reading. Another system, more seeds, or those of another machine are another file. What series must
+hold is checked when they are written and whenever they are read.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mmlib.core.contract import Damage, check
 from mmlib.core.engine import SECONDS
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import EPOCHS, Evidence, grouped, in_order
+from mmlib.core.jobs import JOB, NO_SEED, SERIES
 from mmlib.core.paths import write_atomic
 
 NAME = re.compile(r"(\d{3,})-([0-9a-f]{16})\.parquet")
@@ -34,7 +36,7 @@ COLUMNS = pa.schema([
     ("cluster", pa.list_(pa.int32())),  # of the first series of each split, null in the others
 ])  # fmt: skip
 BY_DATASET = ("settings", "data", "inapplicable", "systems")
-# What a header must have, in which form. systems: what each is; bounds, may_skip: see `contract`.
+# What a header must have, in which form. systems: what each is; bounds, may_skip: see `check`.
 HEADER = {
     "paper": str, "tier": str, "method_version": int, "versions": dict, "machine": dict,
     "device": str, "inputs": dict, "bounds": dict, "may_skip": str,
@@ -47,6 +49,68 @@ ENCODINGS: tuple[dict[str, Any], ...] = (  # the smallest is taken: ranks repeat
     {"use_dictionary": NAMES, "use_byte_stream_split": [VALUES]},
     {"use_dictionary": NAMES, "column_encoding": {VALUES: "PLAIN"}},
 )
+
+
+class Damage(ValueError):
+    """What is wrong with some series; row: the first of them in which it shows."""
+
+    def __init__(self, problem: str, row: int) -> None:
+        super().__init__(problem)
+        self.row = row
+
+
+def check(
+    series: pd.DataFrame, bounds: Mapping[str, Sequence[float | None]], may_skip: str
+) -> None:
+    """Raises Damage for the first series of a data set that breaks the contract.
+
+    bounds: pattern of a metric's whole name -> its lowest and highest value, None for no limit; the
+    first that fits counts. may_skip: the pattern of metrics that leave items out (NaN); an item
+    that one system skips, all skip: a document without links has no AUC.
+    """
+    series = series.reset_index(drop=True)
+
+    def refuse(wrong: np.ndarray | pd.Series, problem: str) -> None:
+        if len(rows := np.flatnonzero(wrong)):
+            named = series.iloc[rows[0]]
+            name = "{metric} of {system}, seed {seed}, on {dataset} ({split})".format(**named)
+            raise Damage(problem.format(name, value=worst[rows[0]]), int(rows[0]))
+
+    sizes = series["value"].map(len).to_numpy()
+    worst = np.zeros(len(series))
+    refuse(sizes == 0, "{} has no value")
+    refuse(series["seed"] < NO_SEED, "{}: no such seed")
+    refuse(series.duplicated(list(SERIES)), "{} is there twice")
+    seeds = series.groupby("system")["seed"].nunique()
+    of_metric = series.groupby(["system", "split", "metric"])["seed"].transform("nunique")
+    refuse(of_metric != series["system"].map(seeds), "not every seed of its system has {}")
+    first = series.drop_duplicates("split").set_index("split")["cluster"]
+    due = series["split"].map(first)
+    fits = [
+        split == EPOCHS or (len(value) == len(own) and (own is all_ or np.array_equal(own, all_)))
+        for split, value, own, all_ in zip(
+            series["split"], series["value"], series["cluster"], due, strict=True
+        )
+    ]
+    refuse(~np.array(fits), "{} has other items or clusters than other series")
+
+    values, starts = np.concatenate([*series["value"]]), np.cumsum(sizes) - sizes
+    limits = {
+        metric: next((b for pattern, b in bounds.items() if re.fullmatch(pattern, metric)), ())
+        for metric in series["metric"].unique()
+    }
+    for number, (extreme, beyond) in enumerate(((np.fmin, np.less), (np.fmax, np.greater))):
+        limit = {metric: b[number] for metric, b in limits.items() if b and b[number] is not None}
+        worst = extreme.reduceat(values, starts)
+        outside = beyond(worst, series["metric"].map(limit).astype(float))
+        refuse(outside | np.isinf(worst), "{} is {value:g}")
+    skipped = np.logical_or.reduceat(np.isnan(values), starts)
+    skips = series["metric"].str.fullmatch(may_skip) & ~series["split"].isin([EPOCHS, JOB])
+    refuse(skipped & ~skips, "{} is not a number")
+    masks = series["value"].where(skips & series["metric"].isin(series["metric"][skipped])).dropna()
+    for _, rows in masks.groupby([series["split"], series["metric"]]):
+        others = [(np.isnan(own) != np.isnan(rows.iloc[0])).any() for own in rows]
+        refuse(series.index.isin(rows.index[others]), "{} skips other items than other series")
 
 
 def folder_of(evidence: Path, tier: str, paper: str) -> Path:
@@ -64,14 +128,6 @@ def paths_of(folder: Path) -> list[Path]:
     return sorted(folder.glob("[!.]*/[!.]*.parquet"))
 
 
-def _packed(table: pa.Table, how: Mapping[str, Any]) -> bytes:
-    buffer = pa.BufferOutputStream()
-    # One page a column: what repeats from series to series is then written once.
-    options = {"compression": "zstd", "compression_level": 19, "data_page_size": 1 << 26}
-    pq.write_table(table, buffer, **options, **how)
-    return buffer.getvalue().to_pybytes()
-
-
 def write(
     folder: Path, series: pd.DataFrame, header: Mapping[str, Any], replace: Collection[str] = ()
 ) -> list[Path]:
@@ -82,25 +138,28 @@ def write(
     Raises DataError for series that break the contract; nothing is then written.
     """
     header = {"systems": {}, "bounds": {}, "may_skip": "", **header}
-    contents = {}
+    contents: dict[str, bytes] = {}
     for dataset, rows in series.groupby("dataset"):
-        own = {
-            name: {key: value for key, value in header[name].items() if key == dataset}
-            for name in BY_DATASET
-        }
-        recorded = set(rows["system"])
-        systems = own["systems"].get(dataset, {})
-        own["systems"] = {dataset: {k: v for k, v in systems.items() if k in recorded}}
         try:
-            check(rows.reset_index(drop=True), header["bounds"], header["may_skip"])
+            check(rows, header["bounds"], header["may_skip"])
         except Damage as damage:
             raise DataError(f"{folder}: not written, {damage}") from None
+        recorded = set(rows["system"])
+        own = {name: {k: v for k, v in header[name].items() if k == dataset} for name in BY_DATASET}
+        systems = header["systems"].get(dataset, {})
+        own["systems"] = {dataset: {k: v for k, v in systems.items() if k in recorded}}
         rows = rows.sort_values(["split", "metric", "system", "seed"])  # alike: compresses better
         rows = rows.assign(cluster=rows["cluster"].where(~rows.duplicated("split"), None))
         table = pa.Table.from_pandas(rows[COLUMNS.names], COLUMNS, preserve_index=False)
         text = json.dumps({**header, **own}, ensure_ascii=False)
         table = table.replace_schema_metadata({"mmlib": text})
-        contents[str(dataset)] = min((_packed(table, how) for how in ENCODINGS), key=len)
+        # One page a column: what repeats from series to series is then written once.
+        options = {"compression": "zstd", "compression_level": 19, "data_page_size": 1 << 26}
+        for encoding in ENCODINGS:
+            buffer = pa.BufferOutputStream()
+            pq.write_table(table, buffer, **options, **encoding)
+            content = buffer.getvalue().to_pybytes()
+            contents[dataset] = min(contents.get(dataset, content), content, key=len)
     paths = []
     for dataset, content in contents.items():
         place = dataset_folder(folder, dataset)
@@ -141,7 +200,7 @@ def read(folder: Path) -> Evidence:
     may_skip = "|".join(dict.fromkeys(header["may_skip"] for header in headers))
     for _, rows in series.groupby("dataset"):
         try:
-            check(rows.reset_index(drop=True), bounds, may_skip)
+            check(rows, bounds, may_skip)
         except Damage as damage:
             path = paths[rows["file"].iloc[damage.row]]
             raise DataError(f"{path}: damaged, {damage}; {MEND}") from None
@@ -186,8 +245,7 @@ def _read(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     ]
     jobs = grouped(series[["dataset", "system", "seed"]].itertuples(index=False, name=None))
     header["jobs"] = {d: {s: sorted(n) for s, n in systems.items()} for d, systems in jobs.items()}
-    spent = series["value"][series["metric"] == SECONDS]
-    seconds = float(sum(map(sum, spent)))
+    seconds = float(sum(map(sum, series["value"][series["metric"] == SECONDS])))
     return series, {**header, "file": f"{path.parent.name}/{path.name}", "cpu_seconds": seconds}
 
 
@@ -217,8 +275,42 @@ def disagreement(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> str:
         )
         if alike and not one & other:
             return f"the data of {name}"
-        systems = [header["systems"].get(name, {}) for header in (earlier, later)]
-        for system in systems[0].keys() & systems[1].keys():
-            if any(systems[1][system].get(k, v) != v for k, v in systems[0][system].items()):
+        before, after = (header["systems"].get(name, {}) for header in (earlier, later))
+        for system in before.keys() & after.keys():
+            if any(after[system].get(k, v) != v for k, v in before[system].items()):
                 return f"what {system} on {name} is"
     return ""
+
+
+def gaps(
+    jobs: Iterable[tuple[str, str, int]],
+    grid: Mapping[str, Iterable[str]],
+    inapplicable: Mapping[str, Iterable[str]],
+) -> Iterator[str]:
+    """What a complete record would have and this one lacks, in sentences.
+
+    jobs: (data set, system, seed) that are there. grid: data set -> the names of its systems.
+    inapplicable: data set -> those of the grid that it had no use for when it was recorded.
+    """
+    recorded = grouped(jobs)
+    for dataset in dict.fromkeys([*grid, *sorted(recorded)]):
+        if dataset not in recorded:
+            yield f"{dataset} was not recorded"
+            continue
+        systems = recorded[dataset]
+        wanted = set(grid.get(dataset, ())).difference(inapplicable.get(dataset, ()))
+        if missing := sorted(wanted.difference(systems)):
+            yield f"{dataset}: {', '.join(missing)} not recorded"
+        every = set().union(*systems.values()) - {NO_SEED}
+        lacking: dict[tuple[int, ...], list[str]] = {}
+        for system, seeds in sorted(systems.items()):
+            if NO_SEED not in seeds and seeds != every:
+                lacking.setdefault(tuple(sorted(every - seeds)), []).append(system)
+        for seeds_lost, names in lacking.items():
+            yield f"{dataset}: {', '.join(names)} without seed {ranges(seeds_lost)}"
+
+
+def ranges(seeds: Sequence[int]) -> str:
+    """Sorted seeds in short: [0, 1, 2, 5] is "0–2, 5"."""
+    runs = [list(run) for _, run in groupby(seeds, key=lambda seed: seed - seeds.index(seed))]
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

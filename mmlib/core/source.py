@@ -45,29 +45,20 @@ def source_hash(*modules: str) -> str:
     for name in sorted(set().union(*map(imported_modules, modules))):
         file = _file(name)
         assert file is not None
-        digest.update(f"\n{name}\n{_code(file)}".encode())
+        tree = ast.parse(file.read_bytes())
+        for node in ast.walk(tree):
+            owner = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+            if isinstance(node, owner) and ast.get_docstring(node, clean=False) is not None:
+                del node.body[0]
+        digest.update(f"\n{name}\n{ast.dump(tree)}".encode())
         if (words := file.with_suffix(".yaml")).is_file():
             digest.update(words.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _code(path: Path) -> str:
-    """The syntax tree of a module, as text, without docstrings."""
-    tree = ast.parse(path.read_bytes())
-    for node in ast.walk(tree):
-        owner = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        if isinstance(node, owner) and ast.get_docstring(node, clean=False) is not None:
-            del node.body[0]
-    return ast.dump(tree)
-
-
 def _file(module: str) -> Path | None:
     """The source file of a module of mmlib; None where the name is no module."""
     package, *names = module.split(".")
-    if package != "mmlib":
-        return None
     path = PACKAGE.joinpath(*names)
-    for file in (path / "__init__.py", path.with_suffix(".py")):
-        if file.is_file():
-            return file
-    return None
+    files = (path / "__init__.py", path.with_suffix(".py")) if package == "mmlib" else ()
+    return next((file for file in files if file.is_file()), None)

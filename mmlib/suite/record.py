@@ -10,16 +10,14 @@ from matplotlib import rc_context
 
 from mmlib.core import plots, recordings
 from mmlib.core.claims import Assessment, assess, ledger, parts_table
-from mmlib.core.contract import gaps
 from mmlib.core.engine import Resources, as_text, run_jobs, tidy
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, features_text
 from mmlib.core.evidence import header as header_of
 from mmlib.core.experiment import Experiment
-from mmlib.core.files import file_hash, listed
+from mmlib.core.files import alone, file_hash, listed
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Job
-from mmlib.core.locks import alone
 from mmlib.core.parallel import connect
 from mmlib.core.paths import OWN_EVIDENCE, data_dir, evidence_dir, own_dataset, write_atomic
 from mmlib.core.tables import without_formulas, write_json
@@ -203,7 +201,7 @@ def incomplete(evidence: Evidence, experiment: Experiment[Any, Any]) -> list[str
         for dataset, systems in header["inapplicable"].items():
             inapplicable[dataset] = inapplicable.get(dataset, set(systems)).intersection(systems)
     grid = {name: list(experiment.systems(tier, name)) for name in names}
-    return list(gaps(evidence.jobs, grid, inapplicable))
+    return list(recordings.gaps(evidence.jobs, grid, inapplicable))
 
 
 def assess_paper(number: str, tier: str) -> list[Assessment]:

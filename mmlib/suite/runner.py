@@ -33,7 +33,7 @@ from tqdm import tqdm
 
 from mmlib import __version__
 from mmlib.core import paths
-from mmlib.core.locks import alone
+from mmlib.core.files import alone
 from mmlib.core.parallel import on_cluster
 from mmlib.suite.outcomes import RESULTS, NotebookReport, read_results
 from mmlib.suite.parameters import ParameterError, check_parameters

@@ -9,11 +9,11 @@ import pytest
 from tiny_jobs import DATA, jobs
 
 from mmlib.core import evidence, recordings
-from mmlib.core.contract import ranges
 from mmlib.core.engine import tidy
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence
 from mmlib.core.jobs import NO_SEED, Answer
+from mmlib.core.recordings import ranges
 
 
 def answer(seed, size, items, epochs=3):

@@ -1,5 +1,6 @@
-"""Lines, folders and caches of users; files larger than memory, their fingerprints and rows."""
+"""Lines, folders, caches and locks of users; files larger than memory, their fingerprints."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import numpy as np
 import pooch
 import pytest
 
-from mmlib.core.errors import Problem
+from mmlib.core.errors import DataError, Problem
 from mmlib.core.files import (
+    alone,
     cached,
     file_fingerprint,
     file_hash,
@@ -135,3 +137,62 @@ def test_a_full_disk_names_the_file_that_it_had_no_room_for(tmp_path):
     with pytest.raises(OSError, match=rf"No space left on device: '{path}'"):
         write_atomic(path, lambda _: Path("/dev/full").write_text("{}"))
     assert not list(tmp_path.iterdir())
+
+
+# --- Locks ---------------------------------------------------------------------------------------
+
+
+def test_the_second_is_told_what_to_do(tmp_path):
+    lock = tmp_path / "new" / ".lock"
+    told = (
+        rf"^runs: busy; where nothing of the kind runs, delete {lock}, which the file system at /"
+    )
+    with alone(lock, "runs: busy"), pytest.raises(DataError, match=told), alone(lock, "runs: busy"):
+        pass
+    with alone(lock, "runs: busy"):
+        pass
+
+
+@pytest.fixture
+def no_locks(monkeypatch):
+    """Lets every lock fail with an error number, as a file system without locks does."""
+    fcntl = pytest.importorskip("fcntl")
+    flock = fcntl.flock
+
+    def use(number):
+        def fails(file, operation):
+            if operation & fcntl.LOCK_EX:
+                raise OSError(number, "simulated")
+            return flock(file, operation)
+
+        monkeypatch.setattr(fcntl, "flock", fails)
+
+    return use
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO])
+def test_a_file_system_that_refuses_locks_is_named(tmp_path, no_locks, number):
+    no_locks(number)
+    told = rf"{tmp_path / '.lock'}: cannot be locked \(simulated\): the file system at /"
+    with pytest.raises(DataError, match=told), alone(tmp_path / ".lock", "busy"):
+        pass
+
+
+def test_without_flock_a_file_stands_for_the_lock(tmp_path, no_locks, recwarn):
+    lock = tmp_path / ".lock"
+    no_locks(errno.ENOSYS)
+    with alone(lock, "busy"), pytest.raises(DataError, match="delete"), alone(lock, "busy"):
+        pass
+    with alone(lock, "busy"):
+        pass
+    lock.touch()  # left behind, by a recording on a disk with locks, say
+    with pytest.raises(DataError, match=f"delete {lock}"), alone(lock, "busy"):
+        pass
+    lock.unlink()
+    with alone(lock, "busy"):
+        pass
+
+
+def test_an_error_of_the_work_itself_stays_what_it_is(tmp_path):
+    with pytest.raises(OSError, match="mine"), alone(tmp_path / ".lock", "busy"):
+        raise OSError("mine")
