@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import GroupKFold
 
-from mmlib.core.related import RelatedPairs
+from mmlib.core.records import RelatedPairs
 from mmlib.data import cite, clue
 from mmlib.features.text import Vocabulary, tokenize
 from mmlib.papers.coherence import baselines, method

@@ -212,7 +212,7 @@ def kill_and_resume(folder: Path, kills: int, seed: int = 0) -> None:
             os.setsid()
             run("killed")
             os._exit(0)
-        time.sleep(rng.uniform(0, min(taken) / 16))
+        time.sleep(rng.uniform(0, min(taken) / 8))
         try:
             os.killpg(child, signal.SIGKILL)
         except ProcessLookupError:  # not yet, or no longer, a group of its own

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import hypot, isfinite
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -72,7 +73,7 @@ class Effect(Interval):
         return replace(self, se=variance**0.5, df=df, seeds=seeds, se_bound=None)
 
 
-def crossed(values: np.ndarray, clusters: Sequence | np.ndarray) -> Effect:
+def crossed(values: np.ndarray, clusters: Any) -> Effect:
     """Mean of values (seeds, items), or (items,) for one seed, over both seeds and items.
 
     clusters: one name an item; items of one cluster are not independent and count together.

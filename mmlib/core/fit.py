@@ -86,10 +86,7 @@ class Descent:
 
     def state_dict(self) -> dict[str, Any]:
         """Of optimizer and schedule."""
-        return {
-            "optimizer": self.optimizer.state_dict(),
-            "schedule": self.schedule.state_dict(),
-        }
+        return {name: getattr(self, name).state_dict() for name in ("optimizer", "schedule")}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Of optimizer and schedule."""
@@ -110,17 +107,16 @@ def fit(
 ) -> History:
     """Train; the model ends with the weights of its best epoch, or of its last.
 
-    batches: epoch -> its batches, a function of the epoch alone. step: see `Step`, `Descent`.
-    evaluate: -> figures of the epoch, "dev_loss" among them unless the last epoch is kept.
-    keep: "best" is the epoch of lowest dev loss. run: its checkpoint is written after every epoch
-    and read at the start where it exists, on whatever device, so that a training that was stopped
-    ends with the figures of one that was not.
+    batches: epoch -> its batches, a function of the epoch alone. evaluate: -> figures of the epoch,
+    "dev_loss" among them unless the last epoch is kept. keep: "best" is the epoch of lowest dev
+    loss. run: its checkpoint is written after every epoch and read at the start where it exists, on
+    whatever device, so that a training that was stopped ends with the figures of one that was not.
 
     Returns one dict an epoch: the losses' means, and what `evaluate` found. Raises
     FloatingPointError when a figure is no longer a number, DataError for a damaged checkpoint.
     """
     history: History = []
-    best = _copy(model)
+    best: dict[str, Tensor] = {}
     if run.checkpoint and run.checkpoint.exists():
         history, best = _resume(run.checkpoint, model, step, run.device, keep)
     for epoch in range(len(history), epochs):
@@ -141,21 +137,17 @@ def fit(
         if keep == "best" and figures["dev_loss"] < min(
             (h["dev_loss"] for h in history), default=math.inf
         ):
-            best = _copy(model)
+            best = {name: value.clone() for name, value in model.state_dict().items()}
         history.append(figures)
         if run.checkpoint:
             state: dict[str, Any] = {"model": model.state_dict(), "step": step.state_dict()}
-            state |= {"history": history, "best": best if keep == "best" else {}}
+            state |= {"history": history, "best": best}
             write_atomic(run.checkpoint, partial(torch.save, state))
         run.after_epoch(history)
-    if keep == "best":
+    if best:
         model.load_state_dict(best)
     model.eval()
     return history
-
-
-def _copy(model: nn.Module) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in model.state_dict().items()}
 
 
 def _resume(
@@ -186,11 +178,11 @@ def _resume(
         raise DataError(f"{path}: damaged; delete it to begin anew ({reason})") from None
 
 
-def still_improving(dev_losses: "np.ndarray | list[float]", share: float = 0.02) -> bool:
-    """Whether a training ended too early: flags a figure whose dev curve had not become flat.
+def still_improving(dev_losses: np.ndarray | list[float], share: float = 0.02) -> bool:
+    """Whether the dev loss (epochs,) of a training had not become flat at its end.
 
-    True when the lowest dev loss of the last fifth of the epochs lies below the lowest one before
-    by more than `share` of all that the training gained.
+    True when the lowest one of the last fifth of the epochs lies below the lowest one before by
+    more than `share` of all that the training gained.
     """
     losses = np.asarray(dev_losses, dtype=float)
     cut = len(losses) - max(1, len(losses) // 5)

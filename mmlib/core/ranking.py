@@ -26,9 +26,10 @@ UNIT = 1e-3  # how far the length of a unit vector may be from 1
 GRID = 2.0**26
 
 
-def _ranks(above: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Ranks (r,) of a query's relevant items, of scores `own`: `above` score as high or higher."""
-    return above - np.triu(own[:, None] == own, 1).sum(axis=1)
+def _refuse_nan(scores: np.ndarray) -> None:
+    if len(bad := np.argwhere(np.isnan(scores))):
+        place = f"the score at {bad[0].tolist()}"
+        raise ValueError(f"{place} is not a number (NaN): nothing can be ranked")
 
 
 def _query_ranks(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
@@ -36,7 +37,7 @@ def _query_ranks(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> Itera
     scores = np.asarray(scores)
     if not relevant or len(relevant) != len(scores):
         raise ValueError(f"{len(relevant)} sets of relevant items for scores {scores.shape}")
-    _refuse_nan(scores, 0, 0)
+    _refuse_nan(scores)
     for query, (row, answers) in enumerate(zip(scores, relevant, strict=True)):
         items = np.asarray(answers)
         if not items.size:
@@ -46,13 +47,8 @@ def _query_ranks(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> Itera
             wanted = f"different numbers from 0 to {len(row) - 1}"
             raise ValueError(f"query {query}: relevant are {items.tolist()}, not {wanted}")
         own = row[items]
-        yield _ranks(np.count_nonzero(row >= own[:, None], axis=1), own)
-
-
-def _refuse_nan(tile: np.ndarray, row: int, column: int) -> None:
-    if len(bad := np.argwhere(np.isnan(tile))):
-        place = f"row {row + bad[0][0]}, column {column + bad[0][1]}"
-        raise ValueError(f"the score in {place} is not a number (NaN): nothing can be ranked")
+        as_high = np.count_nonzero(row >= own[:, None], axis=1)
+        yield as_high - np.triu(own[:, None] == own, 1).sum(axis=1)
 
 
 def best_ranks(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> np.ndarray:
@@ -78,15 +74,11 @@ def average_precision(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> 
 class Ranks:
     """Ranks of an image-caption retrieval both ways, from 1.
 
-    image_of (m,): the image of each caption.
     caption_ranks (m,): caption as query, the rank of its image among the n images.
-    own_ranks (m,): image as query, the rank of each of its own captions among the m captions.
-    image_ranks (n,): image as query, the rank of its best-ranked own caption.
+    image_ranks (n,): image as query, the rank of its best-ranked own caption among the m captions.
     """
 
-    image_of: np.ndarray
     caption_ranks: np.ndarray
-    own_ranks: np.ndarray
     image_ranks: np.ndarray
 
 
@@ -101,6 +93,7 @@ def ranks_of_scores(scores: np.ndarray, image_of: np.ndarray) -> Ranks:
     if scores.ndim != 2 or image_of.shape != scores.shape[1:]:
         raise ValueError(f"scores {scores.shape} with image_of {image_of.shape}: not (n, m), (m,)")
     _check_image_of(image_of, len(scores))
+    _refuse_nan(scores)
     own = scores[image_of, np.arange(len(image_of))]
     return _both_ways(lambda rows, columns: scores[rows, columns], own, image_of, 1024)
 
@@ -160,31 +153,25 @@ def _both_ways(
     tile: Callable[[slice, slice], np.ndarray], own: np.ndarray, image_of: np.ndarray, block: int
 ) -> Ranks:
     """Ranks from tiles (rows, columns) of the score matrix and the scores (m,) of true pairs."""
-    order = np.argsort(image_of, kind="stable")
-    captions_of = np.split(order, np.cumsum(np.bincount(image_of))[:-1])
-    by_image, by_caption, own_ranks = np.zeros((3, len(own)), dtype=np.int64)
-    for rows in _slices(len(captions_of), block):
+    images = image_of.max() + 1
+    best = np.full(images, -np.inf, own.dtype)  # of each image's own captions
+    np.maximum.at(best, image_of, own)
+    equally_good = np.bincount(image_of[own == best[image_of]])
+    caption_ranks, image_ranks = np.zeros(len(own), np.int64), 1 - equally_good
+    for rows in _slices(images, block):
         for columns in _slices(len(own), 4 * block):
             scores = tile(rows, columns)
-            _refuse_nan(scores, rows.start, columns.start)
-            by_caption[columns] += np.count_nonzero(scores >= own[columns], axis=0)
-            for captions, row in zip(captions_of[rows], scores, strict=True):
-                by_image[captions] += np.count_nonzero(row >= own[captions, None], axis=1)
-    for captions in captions_of:
-        own_ranks[captions] = _ranks(by_image[captions], own[captions])
-    image_ranks = np.array([own_ranks[captions].min() for captions in captions_of])
-    return Ranks(image_of, by_caption, own_ranks, image_ranks)
+            caption_ranks[columns] += np.count_nonzero(scores >= own[columns], axis=0)
+            image_ranks[rows] += np.count_nonzero(scores >= best[rows, None], axis=1)
+    return Ranks(caption_ranks, image_ranks)
 
 
 def hits(ranks: Ranks, k: int, direction: Direction) -> np.ndarray:
     """Whether each query succeeds at K, as bool: (n,) images for "i2t", (m,) captions for "t2i".
 
-    One value a query, to be resampled for an interval. Captions of one image depend on each other:
-    resample images and take their captions along.
+    Captions of one image depend on each other: an interval over queries takes them together.
     """
-    if direction not in ("i2t", "t2i"):
-        raise ValueError(f"direction {direction!r} is not known: use i2t or t2i")
-    return (ranks.image_ranks if direction == "i2t" else ranks.caption_ranks) <= k
+    return {"i2t": ranks.image_ranks, "t2i": ranks.caption_ranks}[direction] <= k
 
 
 def metrics(ranks: Ranks, ks: Sequence[int] = KS) -> dict[str, float]:
@@ -194,9 +181,8 @@ def metrics(ranks: Ranks, ks: Sequence[int] = KS) -> dict[str, float]:
     t2i_medr, t2i_meanr (ranks from 1).
 
     The field calls R@K a recall, but it is a hit rate: an image with five captions scores 100 as
-    soon as one of them is in the top K. A reader who takes it for recall, or code that computes
-    the recall, gets other figures (at most 20 for I2T R@1 with five captions).
-    Figures of different gallery sizes cannot be compared either.
+    soon as one of them is in the top K, of which the recall would be 20. Figures of different
+    gallery sizes cannot be compared either.
     """
     ways: tuple[Direction, Direction] = ("i2t", "t2i")
     figures = {f"{way}_r{k}": 100 * float(hits(ranks, k, way).mean()) for way in ways for k in ks}
@@ -214,8 +200,7 @@ def chance_among_first(scores: np.ndarray, k: int) -> np.ndarray:
     [0, 1], each row of the sum k: `(relevant * chance).sum(-1) / k` is the expected p@k. Raises
     ValueError for NaN.
     """
-    if np.isnan(scores).any():
-        raise ValueError("a score is not a number (NaN): nothing can be ranked")
+    _refuse_nan(scores)
     k = min(k, scores.shape[-1])
     if not k:
         return np.zeros(scores.shape)

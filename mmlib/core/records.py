@@ -1,20 +1,24 @@
-"""The record that every captioned image collection turns into, and a key for equal captions."""
+"""The records that data sets turn into: captioned images, related pairs, entailment samples."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from itertools import chain
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
+
+Kind = Literal["te", "ve", "mme"]
+KINDS: tuple[Kind, ...] = ("te", "ve", "mme")
 
 
 @dataclass(frozen=True)
 class CaptionedImages:
     """One split of a captioned image collection, with frozen image features.
 
-    name: the collection, "world" or "flickr8k".
-    split: "train", "val" or "test".
+    name: the collection, "world" or "flickr8k". split: "train", "val" or "test".
     ids: one string an image, unique over all splits.
     captions: the captions of each image, in file order.
     features: (images, regions, width) float32; one region where there is one vector an image.
@@ -37,3 +41,130 @@ class CaptionedImages:
 def normalised(text: str) -> str:
     """Lower-case words of a sentence without punctuation, to tell whether two sentences agree."""
     return " ".join(re.findall(r"\w+", text.lower()))
+
+
+@dataclass(frozen=True, eq=False)
+class RelatedPairs:
+    """Pairs of a text and an image, and which coherence relations hold between them.
+
+    name: the collection, such as "clue". split: "train", "val" or "test".
+    texts: one a pair. labels: (pairs, relations) bool; several may hold, or none.
+    relations: their names, in the order of the labels' columns.
+    image_of: (pairs,) the row of each pair's image; pairs may share one.
+    image_ids: a name for each image, unique over all splits.
+    features: (images, regions, width) float32 of a frozen network, or None.
+    open_image: row -> RGB picture, or None where there are no pictures.
+    image_hashes: SHA-256 of each picture's file, where users brought these; else empty.
+    """
+
+    name: str
+    split: str
+    texts: tuple[str, ...]
+    labels: np.ndarray
+    relations: tuple[str, ...]
+    image_of: np.ndarray
+    image_ids: tuple[str, ...]
+    features: np.ndarray | None = None
+    open_image: Callable[[int], Image.Image] | None = None
+    image_hashes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.labels.shape != (len(self.texts), len(self.relations)):
+            raise ValueError(
+                f"labels {self.labels.shape} for {len(self.texts)} texts and "
+                f"{len(self.relations)} relations"
+            )
+        if self.image_of.shape != (len(self.texts),):
+            raise ValueError(f"image_of {self.image_of.shape} for {len(self.texts)} texts")
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, rows: Sequence[int] | np.ndarray, split: str | None = None) -> "RelatedPairs":
+        """The pairs of some rows, in their order; images stay as they are."""
+        rows = np.asarray(rows, dtype=np.int64)
+        texts = tuple(self.texts[i] for i in rows)
+        labels, image_of = self.labels[rows], self.image_of[rows]
+        return replace(
+            self, split=split or self.split, texts=texts, labels=labels, image_of=image_of
+        )
+
+
+def grouped_rows(
+    groups: np.ndarray, share: float, seed: int | np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers (kept, held out), each in order; no group stands on both sides.
+
+    groups: (rows,) a key each. Whole groups are drawn at random until they hold at least `share`
+    of the rows. Raises ValueError where one side would be empty.
+    """
+    names, group_of = np.unique(groups, return_inverse=True)
+    if not 0 < share < 1:
+        raise ValueError(f"a share of {share} leaves one side empty: choose one between 0 and 1")
+    order = np.random.default_rng(seed).permutation(len(names))
+    sizes = np.bincount(group_of)[order]
+    taken = 1 + np.searchsorted(np.cumsum(sizes), share * len(groups) - 1e-9)
+    held = np.isin(group_of, order[:taken])
+    if held.all():
+        raise ValueError(f"{len(names)} groups are too few to hold out {share:.0%} of the rows")
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def hold_out(
+    pairs: RelatedPairs, share: float = 0.1, seed: int = 0
+) -> tuple[RelatedPairs, RelatedPairs]:
+    """Training and validation pairs that share no image; ValueError as `grouped_rows`."""
+    rows, held = grouped_rows(pairs.image_of, share, seed)
+    return pairs.take(rows, "train"), pairs.take(held, "val")
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Does the hypothesis follow from a text, from an image, or from both?
+
+    premise: (n,) texts, "" where there is none (kind "ve"). hypothesis: (n,) texts.
+    image: (n,) rows of an image table, -1 where there is none (kind "te").
+    label: (n,) 1 for entailed, 0 for not (neutral and contradiction together).
+    kind: (n,) "te" text only, "ve" image only, "mme" both. source: (n,) where each is from.
+    group: (n,) what must stay on one side of a split, such as the image's name.
+    """
+
+    premise: tuple[str, ...]
+    hypothesis: tuple[str, ...]
+    image: np.ndarray
+    label: np.ndarray
+    kind: tuple[Kind, ...]
+    source: tuple[str, ...]
+    group: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        sizes = {field.name: len(getattr(self, field.name)) for field in fields(self)}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"the columns differ in length: {sizes}")
+        if unknown := set(self.kind) - set(KINDS):
+            raise ValueError(f"no kind {unknown.pop()!r}: use te, ve or mme")
+
+    def __len__(self) -> int:
+        return len(self.hypothesis)
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> "Samples":
+        """Some samples, in their order."""
+        rows = np.asarray(rows, dtype=np.int64)
+        columns: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name, column in columns.items():
+            is_array = isinstance(column, np.ndarray)
+            columns[name] = column[rows] if is_array else tuple(column[i] for i in rows)
+        return Samples(**columns)
+
+
+def joined(pieces: Sequence[Samples]) -> Samples:
+    """Several records after one another. Raises ValueError for none."""
+    if not pieces:
+        raise ValueError("there is nothing to join")
+    columns: dict[str, Any] = {
+        f.name: [getattr(p, f.name) for p in pieces] for f in fields(Samples)
+    }
+    for name, parts in columns.items():
+        is_array = isinstance(parts[0], np.ndarray)
+        columns[name] = np.concatenate(parts) if is_array else tuple(chain(*parts))
+    return Samples(**columns)

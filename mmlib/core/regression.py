@@ -12,23 +12,22 @@ from mmlib.core.jobs import Data
 
 ROUNDING = 0.25  # what other arithmetic with the same instructions may change, in the metric's unit
 CONFIDENCE = 0.999
-Figures = Mapping[tuple[str, str, int, str], float]
 
 
 def check_paired(
-    live: Figures, evidence: Evidence, data: Mapping[str, Data], again: Sequence[float] = ()
+    live: Mapping[tuple[str, str, int, str], float],
+    evidence: Evidence,
+    data: Mapping[str, Data],
+    again: Sequence[float] = (),
 ) -> dict[str, Any]:
     """Hold figures (data set, system, seed, metric) -> mean over items to the recorded ones.
 
-    Where this machine computes as the one that recorded the job did, a figure may differ by
-    rounding: its arithmetic (`evidence.arithmetic`) and PyTorch are the same, PyTorch uses one
-    thread, as every recorded training does, neither has a GPU, and `data`, by data set, have the
-    fingerprint on record. Elsewhere, and where a record does not tell its arithmetic, a figure may
-    differ by the seeds' spread, each system's own: two draws from it differ by less in 999 of 1,000
-    cases; of a single seed there is none, and nothing is compared. A figure that is no number, or
-    was not recorded, is outside. again: by how much trainings of one seed on two machines differed,
-    in the metric's unit; three or more of them take the place of the seeds' spread (see `noise`).
-    Figures of other image features than the recorded ones are not compared.
+    Where this machine computes as the one that recorded the job did (`is_same`), a figure may
+    differ by rounding. Elsewhere it may differ by the spread of its system's seeds (`spread`); of a
+    single seed there is none, and nothing is compared. again: by how much trainings of one seed on
+    two machines differed, in the metric's unit; three or more of them take the place of the seeds'
+    spread (`noise`). A figure that is no number, or was not recorded, is outside. Figures of other
+    image features than the recorded ones are not compared.
 
     Returns what goes into checks.json.
     """
@@ -43,8 +42,8 @@ def check_paired(
         means = evidence.means(dataset, system, metric)
         if seed in means.index:
             expected = float(means[seed])
-            recording = evidence.recording_of(dataset, system, seed)
-            if is_same(recording or evidence.header, dataset, prints.get(dataset)):
+            recording = evidence.recording_of(dataset, system, seed) or evidence.header
+            if is_same(recording, dataset, prints.get(dataset)):
                 width = ROUNDING
             elif apart is None and len(means) < 2:
                 why = f"one seed of {system} on record, made elsewhere: no spread to hold to"
@@ -53,13 +52,12 @@ def check_paired(
                 width = max(ROUNDING, spread(means.to_numpy()) if apart is None else apart)
         # Of what is written down, so that whoever reads it again decides the same.
         value, expected, width = (round(x, 3) for x in (value, expected, width))
-        within = bool(abs(value - expected) <= width)
-        figures.append(
-            {"figure": f"{dataset}/{system}/{metric}, seed {seed}", "within": within,
-             "value": value if np.isfinite(value) else None,
-             "expected": expected if np.isfinite(expected) else None,
-             "tolerance": width}
-        )  # fmt: skip
+        figures.append({
+            "figure": f"{dataset}/{system}/{metric}, seed {seed}",
+            "within": bool(abs(value - expected) <= width), "tolerance": width,
+            "value": value if np.isfinite(value) else None,
+            "expected": expected if np.isfinite(expected) else None,
+        })  # fmt: skip
     return {**source, "comparable": True, "why": "", "figures": figures}
 
 
@@ -92,7 +90,5 @@ def print_check(check: Mapping[str, Any]) -> None:
     if not check["comparable"]:
         print(f"not compared: {check['why']}")
     for figure in check["figures"]:
-        if figure["within"]:
-            print(f"{figure['figure']}: within tolerance")
-        else:
-            print("{figure}: {value} is OUTSIDE {expected} ± {tolerance}".format(**figure))
+        outside = "{figure}: {value} is OUTSIDE {expected} ± {tolerance}"
+        print(("{figure}: within tolerance" if figure["within"] else outside).format(**figure))

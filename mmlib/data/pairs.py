@@ -12,7 +12,7 @@ from PIL import Image
 from tqdm.auto import tqdm
 
 from mmlib.core.files import file_hash, listed
-from mmlib.core.related import RelatedPairs
+from mmlib.core.records import RelatedPairs
 from mmlib.data.tables import error_at
 from mmlib.features.store import UNREADABLE, open_rgb, rgb
 

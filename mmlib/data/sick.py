@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mmlib.core.entailment_pairs import Kind, Samples, joined
 from mmlib.core.errors import Problem
-from mmlib.core.records import normalised
+from mmlib.core.records import Kind, Samples, joined, normalised
 from mmlib.data import flickr8k
 from mmlib.data.samples import image_samples, merged
 from mmlib.data.tables import SOMETHING, check_choice, dataset_folder, sound, table_rows

@@ -22,10 +22,10 @@ from safetensors.torch import load_file
 from scipy.special import expit, logit
 from torch import Tensor
 
-from mmlib.core.entailment_pairs import Samples
 from mmlib.core.errors import DataError
 from mmlib.core.files import file_hash, write_tensors
 from mmlib.core.paths import PACKAGE
+from mmlib.core.records import Samples
 from mmlib.data.overlap import Weights
 from mmlib.features import backbones
 from mmlib.features.encoders import Shape

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from mmlib.core import plots
 from mmlib.core.effects import Effect
 from mmlib.core.evidence import EPOCHS, Evidence
-from mmlib.core.related import RelatedPairs
+from mmlib.core.records import RelatedPairs
 from mmlib.core.tables import Cells, Term, interval, paper_values, table
 from mmlib.papers.coherence import method, run
 from mmlib.papers.coherence.claims import at_defaults, ratio

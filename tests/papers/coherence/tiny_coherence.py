@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from mmlib.core.jobs import Job
-from mmlib.core.related import RelatedPairs
+from mmlib.core.records import RelatedPairs
 from mmlib.papers.coherence.data.pairs import Arrays, Split
 from mmlib.papers.coherence.run import PAPER, Settings
 

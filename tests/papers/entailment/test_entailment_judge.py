@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from mmlib.core import engine
-from mmlib.core.entailment_pairs import Samples
 from mmlib.core.jobs import Job, Run
+from mmlib.core.records import Samples
 from mmlib.data.overlap import Weights, overlap_parts, stems
 from mmlib.features.words import TokenStates, Words
 from mmlib.papers.entailment.data.arrays import RUN, encode, shuffled_batches

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mmlib.core.entailment_pairs import Samples
+from mmlib.core.records import Samples
 from mmlib.data.overlap import Weights
 from mmlib.features.encoders import Shape
 from mmlib.features.words import TokenStates, Words, padded

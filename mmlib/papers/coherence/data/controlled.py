@@ -12,8 +12,13 @@ from itertools import product
 import numpy as np
 
 from mmlib.core.paths import table_beside
-from mmlib.core.related import RelatedPairs
+<<<<<<< HEAD
+from mmlib.core.records import RelatedPairs
 from mmlib.papers.coherence.data.pairs import CONTROLLED, PLACES, SPLITS, Dials, Pairs
+=======
+from mmlib.core.records import RelatedPairs
+from mmlib.papers.coherence.data.pairs import CONTROLLED, PLACES, SPLITS, Pairs
+>>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
 
 THINGS: list[str] = table_beside(__file__)["things"]
 _SYLLABLES = ["".join(pair) for pair in product("kmtvlz", "aiou")]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmlib.core.related import RelatedPairs
+from mmlib.core.records import RelatedPairs
 from mmlib.papers.coherence.method import POOLS, Batch
 
 SPLITS = ("train", "val", "test")

@@ -7,7 +7,7 @@ import numpy as np
 
 from mmlib.core.errors import DataError
 from mmlib.core.paths import data_dir
-from mmlib.core.related import RelatedPairs, grouped_rows, hold_out
+from mmlib.core.records import RelatedPairs, grouped_rows, hold_out
 from mmlib.data import cite, clue
 from mmlib.data.pairs import image_names
 from mmlib.papers.coherence.data.pairs import COLLECTIONS, Pairs

@@ -15,9 +15,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, from_numpy
 
-from mmlib.core.entailment_pairs import Kind, Samples
 from mmlib.core.jobs import as_bytes
+<<<<<<< HEAD
 from mmlib.features.encoders import Shape
+=======
+from mmlib.core.records import Kind, Samples
+>>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
 from mmlib.features.words import CLS, SEP, Reader, TokenStates, Words, padded
 from mmlib.papers.entailment.method.calibration import Frozen, Scale
 from mmlib.papers.entailment.method.classifier import INDICATORS, Batch, Settings

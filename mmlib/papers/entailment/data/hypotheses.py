@@ -16,9 +16,9 @@ from functools import partial as bind
 import numpy as np
 from PIL import Image
 
-from mmlib.core.entailment_pairs import KINDS as FORMS
-from mmlib.core.entailment_pairs import Samples
 from mmlib.core.parallel import in_processes
+from mmlib.core.records import KINDS as FORMS
+from mmlib.core.records import Samples
 from mmlib.papers.entailment.data.edits import GENERAL, editable, edited, new_draft
 from mmlib.papers.entailment.data.premises import (
     FACTS,

@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from mmlib.core.engine import job_folder
-from mmlib.core.entailment_pairs import Samples, joined
 from mmlib.core.errors import DataError
 from mmlib.core.files import cached
 from mmlib.core.fit import seed_everything
 from mmlib.core.paths import data_dir
-from mmlib.core.records import CaptionedImages
+from mmlib.core.records import CaptionedImages, Samples, joined
 from mmlib.core.source import source_hash
 from mmlib.data import flickr8k, judgments, precomputed, sick, snli_ve
 from mmlib.data.overlap import Weights

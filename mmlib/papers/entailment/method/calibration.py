@@ -16,8 +16,8 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from mmlib.core.entailment_pairs import Samples
 from mmlib.core.jobs import as_bytes
+from mmlib.core.records import Samples
 from mmlib.data.overlap import Weights, overlap_parts, stems
 from mmlib.features.encoders import BLOCK
 from mmlib.features.words import TokenStates, Words, covered, padded
