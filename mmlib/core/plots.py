@@ -97,28 +97,47 @@ def diagram(
     return figure
 
 
+def from_start(
+    panels: Mapping[str, Mapping[str, Sequence[float]]],
+    chance: Mapping[str, float],
+    first: int = 0,
+    size: tuple[float, float] = (9.5, 3),
+) -> Figure:
+    """Curves over epochs, the first value from before training.
+
+    panels: what is measured -> name -> values; chance: what is measured -> what guessing reaches;
+    first: the epoch of the first value.
+    """
+    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False)
+    for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
+        for label, values in curves.items():
+            axis.plot(range(first, first + len(values)), values, ".-", label=label)
+        if title in chance:
+            chance_line(axis, chance[title])
+        axis.set(xlabel="epoch", ylabel=title)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0, -1].legend(fontsize=8)
+    return figure
+
+
 def training_curves(
     histories: Mapping[str, Sequence[Mapping[str, float]]],
     dev: str,
     label: str = "",
     epochs: int = 0,
-    colours: Mapping[str, str] | None = None,
 ) -> Figure:
     """Training loss, and a figure on dev, of each epoch so far. name -> history.
 
     dev: its key in a history, label: how its axis is named; epochs: how many there will be.
     """
-    figure, axes = plt.subplots(1, 2, figsize=(9, 2.8))
-    named = {"train_loss": "training loss", dev: label or dev.replace("_", " ")}
-    for axis, (key, words) in zip(axes, named.items(), strict=True):
-        for name, history in histories.items():
-            x, colour = range(1, len(history) + 1), (colours or {}).get(name)
-            axis.plot(x, [h[key] for h in history], ".-", label=name, color=colour)
-        axis.set(xlabel="epoch", ylabel=words)
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if epochs:
-            axis.set_xlim(0.5, epochs + 0.5)
-    axes[1].legend(fontsize=8)
+    named = {"training loss": "train_loss", label or dev.replace("_", " "): dev}
+    panels = {
+        words: {name: [h[key] for h in history] for name, history in histories.items()}
+        for words, key in named.items()
+    }
+    figure = from_start(panels, {}, first=1, size=(9, 2.8))
+    for axis in figure.axes if epochs else ():
+        axis.set_xlim(0.5, epochs + 0.5)
     return figure
 
 
@@ -251,25 +270,6 @@ def curves(panels: Mapping[tuple[str, str], Mapping[str, np.ndarray]]) -> Figure
         axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         axis.set(xlabel="epoch", ylabel=label, title=title)
     legend_below(figure)
-    return figure
-
-
-def from_start(
-    panels: Mapping[str, Mapping[str, Sequence[float]]], chance: Mapping[str, float]
-) -> Figure:  # fmt: skip
-    """Curves over epochs, the first value from before training.
-
-    panels: what is measured -> name -> values; chance: what is measured -> what guessing reaches.
-    """
-    figure, axes = plt.subplots(1, len(panels), figsize=(9.5, 3), squeeze=False)
-    for axis, (title, result) in zip(axes[0], panels.items(), strict=True):
-        for label, values in result.items():
-            axis.plot(range(len(values)), values, ".-", label=label)
-        if title in chance:
-            chance_line(axis, chance[title])
-        axis.set(xlabel="epoch", ylabel=title)
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes[0, -1].legend(fontsize=8)
     return figure
 
 

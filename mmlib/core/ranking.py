@@ -27,9 +27,9 @@ GRID = 2.0**26
 
 
 def _refuse_nan(scores: np.ndarray) -> None:
-    if len(bad := np.argwhere(np.isnan(scores))):
-        place = f"the score at {bad[0].tolist()}"
-        raise ValueError(f"{place} is not a number (NaN): nothing can be ranked")
+    if len(bad := np.argwhere(np.isnan(np.atleast_2d(scores)))):
+        place = f"row {bad[0][-2]}, column {bad[0][-1]}"
+        raise ValueError(f"the score in {place} is not a number (NaN): nothing can be ranked")
 
 
 def _query_ranks(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:

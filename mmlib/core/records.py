@@ -161,10 +161,9 @@ def joined(pieces: Sequence[Samples]) -> Samples:
     """Several records after one another. Raises ValueError for none."""
     if not pieces:
         raise ValueError("there is nothing to join")
-    columns: dict[str, Any] = {
-        f.name: [getattr(p, f.name) for p in pieces] for f in fields(Samples)
-    }
-    for name, parts in columns.items():
+    columns: dict[str, Any] = {}
+    for field in fields(Samples):
+        parts = [getattr(piece, field.name) for piece in pieces]
         is_array = isinstance(parts[0], np.ndarray)
-        columns[name] = np.concatenate(parts) if is_array else tuple(chain(*parts))
+        columns[field.name] = np.concatenate(parts) if is_array else tuple(chain(*parts))
     return Samples(**columns)

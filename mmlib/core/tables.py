@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,7 @@ class Result:
 def save_results(results: Iterable[Result], folder: Path) -> pd.DataFrame:
     """Write `results.json` and `results.csv` into a folder; returns the same as a table."""
     table = pd.DataFrame([asdict(r) for r in results])
-    records = table.to_dict("records")
-    write_json(folder / "results.json", records)
+    write_json(folder / "results.json", table.to_dict("records"))
     safe = without_formulas(table)
     write_atomic(folder / "results.csv", lambda path: safe.to_csv(path, index=False))
     return table
@@ -50,14 +49,13 @@ def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
     Such text begins with =, +, -, @, a tab or a carriage return. A figure, as "-1.5" or
     "+1.2 [+0.3, +2.1] AUC", stays as it is.
     """
-    table = table.rename(index=_no_formula, columns=_no_formula)
-    return table.apply(lambda c: c if pd.api.types.is_numeric_dtype(c) else c.map(_no_formula))
 
+    def safe(cell: Any) -> Any:
+        computed = isinstance(cell, str) and cell.startswith(COMPUTED)
+        return f"'{cell}" if computed and not FIGURE.fullmatch(cell) else cell
 
-def _no_formula(cell: Any) -> Any:
-    if isinstance(cell, str) and cell.startswith(COMPUTED) and not FIGURE.fullmatch(cell):
-        return f"'{cell}"
-    return cell
+    table = table.rename(index=safe, columns=safe)
+    return table.apply(lambda c: c if pd.api.types.is_numeric_dtype(c) else c.map(safe))
 
 
 def write_json(path: Path, value: object) -> None:
@@ -109,29 +107,26 @@ class Cells:
         """Whether all of these are recorded."""
         return all(self.evidence.has(self.dataset, *term, self.split) for term in terms)
 
-    def named(self, systems: Iterable[str], metric: str, mark: str = "↗") -> dict[str, str]:
+    def named(self, systems: Iterable[str], metric: str) -> dict[str, str]:
         """The systems of which the metric is recorded, by their name in a table.
 
-        It ends with the mark where more than a fifth of the trainings still improved at their end.
+        It ends with ↗ where more than a fifth of the trainings still improved at their end.
         """
         return {
-            f"{name} {mark}" if self.evidence.unfinished(self.dataset, name) else name: name
+            name + " ↗" * self.evidence.unfinished(self.dataset, name): name
             for name in systems
             if self.has((name, metric))
         }
 
     def values(self, terms: Mapping[Term, float]) -> np.ndarray:
         """The sum of the values of terms times their weights, (seeds, items), paired by both."""
-        weighed = []
-        for term, weight in terms.items():
-            values = (
-                self.evidence.derived(
-                    self.figure.__name__, self.figure, self.dataset, *term, split=self.split
-                )
-                if self.figure
-                else self.evidence.values(self.dataset, *term, split=self.split)
-            )
-            weighed.append(weight * values[:, self.items])
+        read = self.evidence.values
+        if self.figure:
+            read = partial(self.evidence.derived, self.figure.__name__, self.figure)
+        weighed = [
+            weight * read(self.dataset, *term, split=self.split)[:, self.items]
+            for term, weight in terms.items()
+        ]
         return np.sum(weighed, axis=0)
 
     def of_seeds(self, system: str, metric: str) -> np.ndarray:
@@ -171,8 +166,8 @@ def table(
     Rows and columns of which no cell is recorded are left out.
     """
     rows, columns = (
-        given if isinstance(given, Mapping) else {label: label for label in given}
-        for given in (rows, columns)
+        axis if isinstance(axis, Mapping) else {label: label for label in axis}
+        for axis in (rows, columns)
     )
     result: dict[Any, dict[Any, Any]] = {label: {} for label in rows}
     for (label, row), (name, column) in product(rows.items(), columns.items()):

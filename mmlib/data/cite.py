@@ -14,16 +14,9 @@ import numpy as np
 import pandas as pd
 
 from mmlib.core.errors import Problem
-<<<<<<< HEAD
 from mmlib.core.records import RelatedPairs
 from mmlib.data.pairs import image_names, picture_files, with_pictures
 from mmlib.data.tables import SOMETHING, check_choice, dataset_folder, sound, table_rows
-=======
-from mmlib.core.records import RelatedPairs
-from mmlib.data.pair_figures import image_names, pairs_of
-from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
-from mmlib.data.tables import SOMETHING, Row, check_choice, dataset_folder, sound_rows, table_rows
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
 
 NAME = "cite"
 ROWS = 2047

@@ -13,25 +13,10 @@ import numpy as np
 import pandas as pd
 
 from mmlib.core.errors import Problem
-<<<<<<< HEAD
 from mmlib.core.records import RelatedPairs
 from mmlib.data.pairs import image_names, picture_files, with_pictures, word_figures
 from mmlib.data.tables import SOMETHING, check_choice, dataset_folder, error_at, sound, table_rows
 from mmlib.features.store import read_object
-=======
-from mmlib.core.records import RelatedPairs
-from mmlib.data.pair_figures import image_names, pairs_of, unknown_words, word_figures
-from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
-from mmlib.data.tables import (
-    SOMETHING,
-    Row,
-    check_choice,
-    dataset_folder,
-    error_at,
-    sound_rows,
-    table_rows,
-)
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
 
 NAME = "clue"
 SPLITS = {"train": 6047, "test": 1512}

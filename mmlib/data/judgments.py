@@ -14,12 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-<<<<<<< HEAD
-from mmlib.core.records import Samples
-from mmlib.core.records import normalised
-=======
-from mmlib.core.records import Kind, Samples, normalised
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
+from mmlib.core.records import Samples, normalised
 from mmlib.data import flickr8k
 from mmlib.data.samples import image_samples, merged
 from mmlib.data.tables import dataset_folder, error_at

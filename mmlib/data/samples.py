@@ -4,13 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-<<<<<<< HEAD:mmlib/data/samples.py
-from mmlib.core.records import Kind, Samples, joined
-from mmlib.core.records import normalised
-=======
-from mmlib.core.records import Samples, joined, normalised
-from mmlib.data.judgments import image_samples, merged
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images):mmlib/data/caption_pairs.py
+from mmlib.core.records import Kind, Samples, joined, normalised
 from mmlib.data.overlap import Weights, overlap_score
 
 HARD_OF = 50  # a hard negative is the caption of highest overlap among so many

@@ -14,14 +14,9 @@ import pandas as pd
 
 from mmlib.core.errors import Problem
 from mmlib.core.files import text_lines
-<<<<<<< HEAD
+from mmlib.core.records import Samples, joined
 from mmlib.data.samples import image_samples, merged
 from mmlib.data.tables import check_choice, dataset_folder, sound
-=======
-from mmlib.core.records import Samples, joined
-from mmlib.data.judgments import image_rows, image_samples, merged
-from mmlib.data.tables import Row, check_choice, dataset_folder, sound_rows
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
 
 NAME = "snli_ve"
 SPLITS = {"train": 529527, "dev": 17858, "test": 17901}

@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-<<<<<<< HEAD
 from mmlib.core.records import Samples
-=======
-from mmlib.core.errors import DataError
-from mmlib.core.records import Samples
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
 from mmlib.data import flickr8k, sick, snli_ve
 from mmlib.data import judgments as j
 from mmlib.data.overlap import Weights, overlap_parts, overlap_score, stems

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from mmlib.core.errors import DataError
-<<<<<<< HEAD
 from mmlib.core.records import RelatedPairs, grouped_rows, hold_out
-=======
-from mmlib.core.records import RelatedPairs, grouped_rows, hold_out
-from mmlib.core.tables import paper_values
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
 from mmlib.data import cite, clue
 
 URL = "https://x.org/{}.jpg?a=1,2"

@@ -7,13 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-<<<<<<< HEAD
-from mmlib.core.records import CaptionedImages
-from mmlib.core.records import RelatedPairs
-from mmlib.core.tables import paper_tables, paper_values
-=======
 from mmlib.core.records import CaptionedImages, RelatedPairs
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
+from mmlib.core.tables import paper_tables, paper_values
 from mmlib.data import flickr8k
 from mmlib.papers.coherence import method
 from mmlib.papers.coherence.data import flickr8k as noisy

@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mmlib.core.paths import table_beside
-<<<<<<< HEAD
 from mmlib.core.records import RelatedPairs
 from mmlib.features import text as features
-=======
-from mmlib.core.records import RelatedPairs
-from mmlib.features.text import (
-    Vocabulary,
-    embedding_matrix,
-    spaced_tokens,
-    tokenize,
-    train_word2vec,
-)
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
 from mmlib.papers.coherence.data import controlled, flickr8k, paper, world
 from mmlib.papers.coherence.data.pairs import COLLECTIONS, SPLITS, Arrays, Pairs, Pictures, Split
 

@@ -12,13 +12,8 @@ from itertools import product
 import numpy as np
 
 from mmlib.core.paths import table_beside
-<<<<<<< HEAD
 from mmlib.core.records import RelatedPairs
 from mmlib.papers.coherence.data.pairs import CONTROLLED, PLACES, SPLITS, Dials, Pairs
-=======
-from mmlib.core.records import RelatedPairs
-from mmlib.papers.coherence.data.pairs import CONTROLLED, PLACES, SPLITS, Pairs
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
 
 THINGS: list[str] = table_beside(__file__)["things"]
 _SYLLABLES = ["".join(pair) for pair in product("kmtvlz", "aiou")]

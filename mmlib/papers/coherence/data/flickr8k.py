@@ -17,13 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-<<<<<<< HEAD
-from mmlib.core.records import normalised
-from mmlib.core.records import RelatedPairs
-=======
-from mmlib.core.paths import data_dir
 from mmlib.core.records import RelatedPairs, normalised
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
 from mmlib.data import clue, flickr8k
 from mmlib.papers.coherence.data.pairs import SPLITS, Pairs, pooled, relations_of
 

@@ -17,18 +17,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import multivariate_normal, norm
 
-<<<<<<< HEAD
 from mmlib.core.paths import table_beside
 from mmlib.core.records import RelatedPairs
 from mmlib.papers.coherence.data.pairs import CITE, CITE_LIKE, CLUE, DEFAULTS, DIALS, Pairs, pooled
 from mmlib.papers.coherence.data.texts import cite_text, clue_text
-=======
-from mmlib.core.records import RelatedPairs
-from mmlib.papers.coherence.data.cite_texts import cite_text
-from mmlib.papers.coherence.data.clue_texts import clue_text
-from mmlib.papers.coherence.data.pairs import CITE_LIKE, DIALS, Pairs, pooled
-from mmlib.papers.coherence.data.schemes import SCHEMES, TELLING, draw_labels, draw_wordings
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
 from mmlib.world import SIZE, extract_features, picture
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import GROUPS, Scene, Thing, box

@@ -16,11 +16,8 @@ from safetensors.torch import load_file
 from torch import Tensor, from_numpy
 
 from mmlib.core.jobs import as_bytes
-<<<<<<< HEAD
-from mmlib.features.encoders import Shape
-=======
 from mmlib.core.records import Kind, Samples
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
+from mmlib.features.encoders import Shape
 from mmlib.features.words import CLS, SEP, Reader, TokenStates, Words, padded
 from mmlib.papers.entailment.method.calibration import Frozen, Scale
 from mmlib.papers.entailment.method.classifier import INDICATORS, Batch, Settings

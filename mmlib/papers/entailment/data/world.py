@@ -14,11 +14,7 @@ from safetensors.torch import load_file
 from mmlib import world
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import PACKAGE
-<<<<<<< HEAD
-=======
 from mmlib.core.records import Kind, Samples, joined
-from mmlib.data.caption_pairs import caption_pairs
->>>>>>> ef27203 (Records of data sets in one module; ranks counted without loops over images)
 from mmlib.data.overlap import Weights
 from mmlib.data.samples import caption_pairs
 from mmlib.features.encoders import region_scale, standardised
