@@ -176,7 +176,7 @@ HOW = Settings(word_width=4, min_count=1, max_words=3)
 def corpus():
     def documents(split, *texts):
         return tuple(
-            Document(f"coco-{split}-r{d}-c00{d}-{d}", text, (str(d), str(d + 3)), ((0, 0),))
+            Document(f"{split}-{d}", text, (str(d), str(d + 3)), ((0, 0),))
             for d, text in enumerate(texts)
         )
 
@@ -194,7 +194,8 @@ def test_documents_become_arrays_that_point_at_their_rows(corpus):
         for d, document in enumerate(corpus.split(name)):
             assert split.images[d].tolist() == [7 - int(v) for v in document.images]
             assert (split.links[d] == document.link_matrix()).all()
-        assert split.rounds.tolist() == split.clusters.tolist() == list(range(len(split)))
+        assert split.rounds.tolist() == [0] * len(split)
+        assert split.clusters.tolist() == list(range(len(split)))
     first, empty = arrays.splits["train"].sentences[0][0], arrays.splits["train"].sentences[1][1]
     assert (arrays.ids.shape[1], arrays.lengths[first]) == (3, 3)  # cut at max_words
     assert (arrays.ids[empty].tolist(), arrays.lengths[empty]) == ([1, 0, 0], 1)

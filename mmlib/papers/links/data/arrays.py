@@ -104,32 +104,26 @@ class Arrays:
 # --- From documents ----------------------------------------------------------------------------
 
 
-def word_vectors(corpus: Corpus, settings: "Settings") -> dict[str, np.ndarray]:
-    """Word vectors that all systems start from: the user's GoogleNews file, else made here.
-
-    word2vec trained on the sentences of training documents only. The file is
-    `<MMLIB_DATA>/word2vec/GoogleNews-vectors-negative300.bin`, read where the width is 300.
-    """
-    texts = {sentence for document in corpus.train for sentence in document.sentences}
-    tokens = [tokenize(sentence) for sentence in sorted(texts)]
-    path = data_dir() / "word2vec" / "GoogleNews-vectors-negative300.bin"
-    if settings.word_width == 300 and path.exists():
-        return read_word_vectors(path, {word for sentence in tokens for word in sentence})
-    return train_word2vec(tokens, settings.word_width, seed=0)
-
-
 def prepare(corpus: Corpus, settings: "Settings") -> Arrays:
     """Tokenise a corpus and index it. The vocabulary sees training sentences only.
 
+    All systems start from the word vectors of
+    `<MMLIB_DATA>/word2vec/GoogleNews-vectors-negative300.bin`, read where the width is 300, else
+    of a word2vec that is trained here, on the sentences of training documents only.
     Image features are centred, each divided by its deviation to the power that the settings name,
     and brought to unit overall deviation, all by training images.
     """
-    vectors = word_vectors(corpus, settings)
     sentences = sorted({s for split in SPLITS for d in corpus.split(split) for s in d.sentences})
     row = {sentence: i for i, sentence in enumerate(sentences)}
     tokens = [tokenize(sentence) for sentence in sentences]
-    training = (tokens[row[s]] for d in corpus.train for s in d.sentences)
-    vocabulary = Vocabulary.from_sentences(training, settings.min_count)
+    training = [row[s] for d in corpus.train for s in d.sentences]
+    vocabulary = Vocabulary.from_sentences((tokens[i] for i in training), settings.min_count)
+    distinct = [tokens[i] for i in sorted(set(training))]
+    path = data_dir() / "word2vec" / "GoogleNews-vectors-negative300.bin"
+    if settings.word_width == 300 and path.exists():
+        vectors = read_word_vectors(path, {word for sentence in distinct for word in sentence})
+    else:
+        vectors = train_word2vec(distinct, settings.word_width, seed=0)
     ids, lengths = vocabulary.encode(tokens, 50 if corpus.name in LONG else settings.max_words)
     words = embedding_matrix(vocabulary, settings.word_width, 0, vectors).numpy()
     rows = np.unique(np.concatenate([corpus.rows(d) for d in corpus.train]))

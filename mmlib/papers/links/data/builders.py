@@ -110,12 +110,9 @@ def assemble(
     drafts: (split, as many random streams) -> its drafts, perhaps endless. A further stream
     shuffles images and sentences, independently, before the links are written down. Streams are
     of their own for each split and use, so that more documents leave the first ones.
-    Raises ValueError where a split is missing, has fewer drafts or a leak is found.
+    Raises ValueError where a split has fewer drafts or a leak is found.
     """
-    if missing := [split for split in SPLITS if split not in photos]:
-        raise ValueError(f"{kind} documents need train, val and test; no {missing[0]!r} given")
-    documents: dict[str, list[Document]] = {split: [] for split in SPLITS}
-    dropped = 0
+    documents, dropped = {split: list[Document]() for split in SPLITS}, 0
     for position, split in enumerate(SPLITS):
         *others, shuffling = np.random.default_rng((seed, position)).spawn(streams + 1)
         wanted, made, ids = (n_docs or {}).get(split), 0, photos[split].ids
@@ -139,6 +136,8 @@ def assemble(
                     images=tuple(ids[rows[j]] for j in images),
                     links=tuple(sorted((int(new[i]), int(new_image[j])) for i, j in links)),
                     sources=tuple(ids[sources[i]] if sources[i] >= 0 else "" for i in order),
+                    round=draft.round,
+                    cluster=draft.cluster,
                 )
             )
         if made < (wanted or 0):
@@ -146,13 +145,9 @@ def assemble(
     if dropped:
         warnings.warn(f"{kind}: left out {dropped} unfilled documents", stacklevel=3)
     collections = [photos[split] for split in SPLITS]
-    uses = Counter(image for images in collections for image in images.ids)
-    if twice := [image for image, count in uses.items() if count > 1]:
-        raise ValueError(f"image {twice[0]!r} occurs twice; give it one place in one split")
     origin = {
         image: (images, row) for images in collections for row, image in enumerate(images.ids)
     }
-
     scores = [images.label_scores for images in collections if images.label_scores is not None]
     corpus = Corpus(
         name=kind,

@@ -1,6 +1,5 @@
 """Documents of several sentences and images. Rows are always sentences, columns images."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +14,6 @@ KINDS = {
     "world": ("coco", "cohesive", "story", "stress", "organic", UNLABELLED),
     "flickr8k": ("coco", "mixed5", "cohesive", "stress", "organic", UNLABELLED),
 }
-# Where the ids of documents built here say their round and cluster.
-ROUND_AND_CLUSTER = re.compile(r"-r(\d+)-c(\w+)-\w+$")
 
 
 @dataclass(frozen=True)
@@ -25,8 +22,9 @@ class Document:
 
     id: "<kind>-<split>-r<round>-c<cluster>-<number>" when built here, anything when read.
     sentences, images: texts and image ids. links: (sentence, image) positions, sorted; None where
-    nobody knows them. sources: the image that each sentence was written for, "" for none; empty
-    when the document was read from a file.
+    nobody knows them. Of a document that was built here: the image that each sentence was written
+    for, "" for none; its round, whose documents share no source image; and its cluster, of which
+    documents of others share none.
     """
 
     id: str
@@ -34,23 +32,13 @@ class Document:
     images: tuple[str, ...]
     links: tuple[tuple[int, int], ...] | None
     sources: tuple[str, ...] = ()
+    round: int = 0
+    cluster: str = ""
 
     @property
     def labelled(self) -> bool:
         """Whether the links of this document are known."""
         return self.links is not None
-
-    @property
-    def round(self) -> int:
-        """Documents of one round share no source image; 0 when the id does not say."""
-        match = ROUND_AND_CLUSTER.search(self.id)
-        return int(match[1]) if match else 0
-
-    @property
-    def cluster(self) -> str:
-        """Documents of different clusters share no source image; the id when it does not say."""
-        match = ROUND_AND_CLUSTER.search(self.id)
-        return match[2] if match else self.id
 
     def link_matrix(self) -> np.ndarray:
         """True links, (sentences, images) bool. Raises ValueError where they are not known."""
@@ -100,10 +88,10 @@ class Corpus:
 def cluster_numbers(documents: Sequence[Document]) -> np.ndarray:
     """For each document the number of its cluster, (documents,) int, to resample by.
 
-    A document whose id names no cluster (files of others, where ids may repeat) is its own.
+    A document without a cluster, as of files of others, is its own.
     """
     numbers: dict[object, int] = {}
-    keys = [d.cluster if ROUND_AND_CLUSTER.search(d.id) else (i,) for i, d in enumerate(documents)]
+    keys = [document.cluster or i for i, document in enumerate(documents)]
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
@@ -146,7 +134,7 @@ def check_leaks(corpus: Corpus) -> None:
                             f"{other} {twin} and {split} {image} have the same {use[0]}"
                         )
             images_of_split |= images
-            for image in sorted(images) if ROUND_AND_CLUSTER.search(document.id) else ():
+            for image in sorted(images) if document.cluster else ():
                 first = first_user.setdefault((document.round, image), document.id)
                 if first != document.id:
                     both = f"{first}, {document.id}: {image}"
