@@ -212,8 +212,10 @@ def content_above_spread(evidence: Evidence, seeds: Seeds) -> Effects:
         if not content:
             return "no content of documents was recorded"
         x, y, clusters = difficulty(evidence, name, (*SPREADS, *content), seeds)
-        alone, both = (explained(x[:, :end], y, document_groups(clusters)) for end in (2, None))
-        leads[name] = over_documents((both - alone) - alone)
+        spread_alone, with_content = (
+            explained(x[:, :end], y, document_groups(clusters)) for end in (2, None)
+        )
+        leads[name] = over_documents((with_content - spread_alone) - spread_alone)
     return leads or NO_ORGANIC
 
 

@@ -362,15 +362,15 @@ def results_map(panels: Mapping[str, pd.DataFrame]) -> Figure:
 
     In each column the best system that sees no link is bold. One colour scale, from chance on.
     """
-    widths = [found.shape[1] for found in panels.values()]
+    widths = [aucs.shape[1] for aucs in panels.values()]
     size = (2.2 + 0.52 * sum(widths), 0.32 * len(COMPARED) + 1.5)
     figure, axes = plt.subplots(1, len(panels), figsize=size, width_ratios=widths, squeeze=False)
-    for axis, (title, found) in zip(axes[0], panels.items(), strict=True):
-        cells = plots.heat_map(axis, found, 50, 100)
-        best = found.drop(index=SEES_LINKS).idxmax()
+    for axis, (title, aucs) in zip(axes[0], panels.items(), strict=True):
+        cells = plots.heat_map(axis, aucs, 50, 100)
+        best = aucs.drop(index=SEES_LINKS).idxmax()
         for text in axis.texts:
             column, row = text.get_position()
-            if best.iloc[int(column)] == found.index[int(row)]:
+            if best.iloc[int(column)] == aucs.index[int(row)]:
                 text.set_fontweight("bold")
         axis.tick_params(axis="x", labelrotation=45)
         axis.tick_params(labelleft=axis is axes[0, 0])
@@ -389,15 +389,15 @@ def gains_map(panels: Mapping[str, pd.DataFrame]) -> Figure:
     """
     figure, axis = plt.subplots(figsize=(8, 4.2))
     axis.axhline(0, color="#333333", lw=0.8)
-    for panel, (title, found) in enumerate(panels.items()):
+    for panel, (title, aucs) in enumerate(panels.items()):
         colour, mark = plots.COLOURS[panel], "Dos"[panel]
-        baseline = found.loc[["NoStruct", DETECTION]].max()
-        sets = found.loc[list(STRUCTURED)].mean()
-        gain, fair = sets - baseline, sets - np.fmax(baseline, found.loc["Co-occurrence"])
+        baseline = aucs.loc[["NoStruct", DETECTION]].max()
+        sets = aucs.loc[list(STRUCTURED)].mean()
+        gain, fair = sets - baseline, sets - np.fmax(baseline, aucs.loc["Co-occurrence"])
         axis.vlines(baseline, fair, gain, color=colour, lw=0.8)
         axis.plot(baseline, gain, mark, color=colour, label=title)
         axis.plot(baseline[fair < gain], fair[fair < gain], mark, mfc="white", mec=colour)
-        for i, (name, x, y) in enumerate(zip(found.columns, baseline, gain, strict=True)):
+        for i, (name, x, y) in enumerate(zip(aucs.columns, baseline, gain, strict=True)):
             side = 1 if (i + panel) % 2 == 0 else -1  # by turns, as marks are close to each other
             axis.annotate(
                 name, (x, y), (6 * side, 0), textcoords="offset points", fontsize=8, color=colour,

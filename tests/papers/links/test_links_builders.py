@@ -300,16 +300,3 @@ def test_look_alikes_are_disjoint_and_near():
     assert {tuple(sorted(group.tolist())) for group in groups} == {
         (0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11)
     }  # fmt: skip
-
-
-@pytest.mark.real
-def test_flickr8k_documents(real_data):
-    flickr8k = pytest.importorskip("mmlib.data.flickr8k")
-    photos = {split: flickr8k.load(split, real_data / "flickr8k") for split in SPLITS}
-    mixed = coco(photos, {"train": 800, "test": 132})
-    assert [len(mixed.split(split)) for split in SPLITS] == [800, 66, 132]
-    assert len({d.cluster for d in mixed.test}) == 33
-    alike = cohesive(photos)
-    assert len(alike.train) == pytest.approx(0.9 * 1200, abs=15)
-    for corpus in (alike, stress(alike, photos)):
-        assert [len(corpus.split(split)) for split in ("val", "test")] == [180, 180]

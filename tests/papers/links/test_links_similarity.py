@@ -24,20 +24,10 @@ MATRICES = {
     "A": [[0.9, 0.1, 0.3], [0.8, 0.7, 0.2], [0.4, 0.6, 0.5]],
     "B": [[0.6, -0.2, 0.1, 0.5], [0.7, 0.3, -0.4, -0.1]],
     "C": [[0.2, 0.8, -0.1], [0.5, 0.9, -0.3], [-0.4, 0.1, -0.2], [0.7, 0.3, -0.6], [0, -0.5, -0.7]],
-    "E": [[-0.1, -0.5], [-0.3, -0.2]],
     "G": [[0.3]],
-    "I": [[0.6, -0.3], [0.5, -0.1], [0.1, -0.4], [-0.2, -0.6]],
 }
 
-# DC, TK, TK½, AP, AP½.
-PRINTED_SIMILARITIES = {
-    "A": (1.466667, 1.466667, 1.650000, 0.7, 0.8),
-    "B": (1.050000, 1.250000, 1.400000, 0.6, 0.7),
-    "C": (1.000000, 1.300000, 1.650000, 0.5, 0.8),
-    "E": (-0.300000, -0.300000, -0.200000, -0.15, -0.1),
-    "I": (0.500000, 0.800000, 1.200000, 0.25, 0.6),
-}
-ALL = {name: one for name, one in SYSTEMS.items() if name != "NoStruct"}  # in this order
+ALL = {name: one for name, one in SYSTEMS.items() if name != "NoStruct"}
 
 
 def block(matrix):
@@ -46,21 +36,11 @@ def block(matrix):
     return cosines, *(torch.ones(size, dtype=torch.bool) for size in cosines.shape)
 
 
-def value(matrix, system) -> float:
-    return method.set_similarity(*block(matrix), ALL[system]).item()
-
-
 def gradient(matrix, system) -> np.ndarray:
     cosines, rows, columns = block(matrix)
     cosines.requires_grad_()
     method.set_similarity(cosines, rows, columns, ALL[system]).backward()
     return cosines.grad.numpy()
-
-
-@pytest.mark.parametrize("name", PRINTED_SIMILARITIES)
-def test_similarities_give_the_printed_values(name):
-    values = [value(MATRICES[name], system) for system in ALL]
-    assert values == pytest.approx(PRINTED_SIMILARITIES[name], abs=6e-7)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +71,9 @@ a_few = settings(max_examples=40, deadline=None)
 @a_few
 @given(ANY_MATRIX)
 def test_similarities_are_those_of_brute_force_at_every_k(matrix):
-    for name in ALL:
-        assert value(matrix, name) == pytest.approx(similarity(matrix, name), abs=1e-6)
+    for name, system in ALL.items():
+        value = method.set_similarity(*block(matrix), system).item()
+        assert value == pytest.approx(similarity(matrix, name), abs=1e-6)
     for k in range(1, min(matrix.shape) + 1):
         best, size = ap(matrix, k)[0], torch.tensor(k)
         assert method.top_k(*block(matrix), size) == pytest.approx(brute_tk(matrix, k), abs=1e-6)
@@ -109,48 +90,25 @@ def test_a_matching_of_impossible_size_is_refused(k):
         method.best_matching(np.zeros((2, 4)), k)
 
 
-@a_few
-@given(ANY_MATRIX, st.randoms(use_true_random=False), st.floats(0.1, 1), st.floats(-1, 1))
-def test_order_direction_scale_and_shift(matrix, random, scale, shift):
-    n, m = matrix.shape
-    rows, columns = random.sample(range(n), n), random.sample(range(m), m)
-    for system in ALL:
-        own, times = value(matrix, system), 1 if system.startswith("AP") else 2
-        for other, wanted in (
-            (matrix[rows][:, columns], own),
-            (matrix.T, own),
-            (scale * matrix, scale * own),
-            (matrix + shift, own + times * shift),
-        ):
-            assert value(other, system) == pytest.approx(wanted, abs=1e-6), system
-        assert gradient(matrix, system).sum() == pytest.approx(times, abs=1e-6), system
-
-
 # --- Padded batches --------------------------------------------------------------------------
 
 
-def padded(blocks, filler=0.0):
-    """Blocks [a][b] (n_a, m_b) as padded cosines (D, D, N, M) and masks (D, 1, N), (1, D, M)."""
-    n, m = [len(row[0]) for row in blocks], [len(b[0]) for b in blocks[0]]
+def padded(n, m, filler, seed=0):
+    """Random blocks [a][b] (n_a, m_b), then as padded cosines (D, D, N, M) with their masks."""
+    rng = np.random.default_rng(seed)
+    blocks = [[rng.uniform(-1, 1, (a, b)) for b in m] for a in n]
     cosines = torch.full((len(n), len(m), max(n), max(m)), filler, dtype=torch.float64)
-    for a, row in enumerate(blocks):
-        for b, matrix in enumerate(row):
-            cosines[a, b, : n[a], : m[b]] = torch.tensor(np.array(matrix))
+    for a, b in np.ndindex(len(n), len(m)):
+        cosines[a, b, : n[a], : m[b]] = torch.tensor(blocks[a][b])
     rows = torch.arange(max(n)) < torch.tensor(n).unsqueeze(1)
     columns = torch.arange(max(m)) < torch.tensor(m).unsqueeze(1)
-    return cosines, rows.unsqueeze(1), columns.unsqueeze(0)
-
-
-def random_blocks(n, m, seed=0):
-    rng = np.random.default_rng(seed)
-    return [[rng.uniform(-1, 1, (a, b)) for b in m] for a in n]
+    return blocks, cosines, rows.unsqueeze(1), columns.unsqueeze(0)
 
 
 @pytest.mark.parametrize("filler", [0.0, 9.0, -9.0, float("nan")])
 @pytest.mark.parametrize("name", ALL)
 def test_padding_never_matters_and_each_pair_has_a_k_of_its_own(name, filler):
-    blocks = random_blocks(n=[2, 1, 5, 3], m=[1, 4, 2, 3])
-    cosines, rows, columns = padded(blocks, filler)
+    blocks, cosines, rows, columns = padded([2, 1, 5, 3], [1, 4, 2, 3], filler)
     cosines.requires_grad_()
     together = method.set_similarity(cosines, rows, columns, ALL[name])
     together.sum().backward()
@@ -192,7 +150,7 @@ def test_loss_is_that_of_the_plain_loop_and_draws_are_averaged(size, seed, negat
 
 def test_random_pairs_are_those_of_a_loop_and_uniform():
     n, m, draws = [2, 1, 5, 3], [1, 4, 2, 3], 4000
-    cosines, rows, columns = padded(random_blocks(n, m, seed=2), float("nan"))
+    _, cosines, rows, columns = padded(n, m, float("nan"), seed=2)
     found = method.random_pairs(cosines, rows, columns, draws, torch.Generator().manual_seed(0))
     assert found.shape == (draws, 4, 4)
     for one in found[:200].numpy():

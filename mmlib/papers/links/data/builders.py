@@ -239,9 +239,9 @@ def cohesive(photos: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
     raw = {split: image_vectors(photos[split]) for split in SPLITS}
     centre = raw["train"].mean(axis=0)
     vectors = {split: normalize(features - centre) for split, features in raw.items()}
-    some = np.random.default_rng(seed).permutation(len(vectors["train"]))[:1000]
-    cosines = vectors["train"][some] @ vectors["train"].T
-    cosines[np.arange(len(some)), some] = -1
+    sample = np.random.default_rng(seed).permutation(len(vectors["train"]))[:1000]
+    cosines = vectors["train"][sample] @ vectors["train"].T
+    cosines[np.arange(len(sample)), sample] = -1
     ceiling = float(np.quantile(cosines.max(axis=1), NEAR_DUPLICATE))
 
     def drafts(split: str, rng: Rng, choosing: Rng) -> Iterator[Draft]:
@@ -273,8 +273,8 @@ def _similar_groups(
             continue
         free[anchor] = False
         cosines = np.where(free, _products(vectors, vectors[anchor]), -np.inf)
-        most = min(10 * GROUP, int(free.sum()))
-        near = np.argpartition(-cosines, most - 1)[:most] if most else np.arange(0)
+        nearby = min(10 * GROUP, int(free.sum()))
+        near = np.argpartition(-cosines, nearby - 1)[:nearby] if nearby else np.arange(0)
         group = [int(anchor)]
         for row in near[np.argsort(-cosines[near], kind="stable")].tolist():
             # Without near-duplicates of one already in the group.

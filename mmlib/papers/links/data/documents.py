@@ -128,17 +128,17 @@ def check_leaks(corpus: Corpus) -> None:
                 if image in corpus.row_of:
                     uses.append(("feature vector", corpus.features[corpus.row_of[image]].tobytes()))
                 for use in uses:
-                    other, twin = first_use.setdefault(use, (split, image))
-                    if other != split:
+                    first_split, twin = first_use.setdefault(use, (split, image))
+                    if first_split != split:
                         problems.append(
-                            f"{other} {twin} and {split} {image} have the same {use[0]}"
+                            f"{first_split} {twin} and {split} {image} have the same {use[0]}"
                         )
             images_of_split |= images
             for image in sorted(images) if document.cluster else ():
                 first = first_user.setdefault((document.round, image), document.id)
                 if first != document.id:
-                    both = f"{first}, {document.id}: {image}"
-                    problems.append(f"{split} round {document.round}: {both}")
+                    users = f"{first}, {document.id}: {image}"
+                    problems.append(f"{split} round {document.round}: {users}")
                 if cluster_of.setdefault(image, document.cluster) != document.cluster:
                     problems.append(f"{where} {image} is in another cluster too")
     if problems:

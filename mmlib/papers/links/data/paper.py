@@ -86,15 +86,15 @@ def read_corpus(folder: Path) -> Corpus:
         first: dict[bool, str] = {}  # one label decides for the authors' code on the whole file
         for split in SPLITS:
             for index, item in enumerate(raw[split]):
-                place = f"{split} document {index}"
+                name = f"{split} document {index}"
                 triple = isinstance(item, list) and len(item) == 3
-                _need(triple, f"{place}: must be [images, sentences, identifier]")
+                _need(triple, f"{name}: must be [images, sentences, identifier]")
                 try:
                     document = _read_document(item, row_of)
                 except ValueError as error:
-                    raise ValueError(f"{place} ({item[2]!r}): {error}") from None
+                    raise ValueError(f"{name} ({item[2]!r}): {error}") from None
                 if document.images and document.sentences:
-                    first.setdefault(document.labelled, f"{place} ({document.id!r})")
+                    first.setdefault(document.labelled, f"{name} ({document.id!r})")
                     documents[split].append(document)
         if len(first) == 2:
             problem = f"{first[False]} has null labels but {first[True]} has integers"
@@ -143,8 +143,8 @@ def _read_features(path: Path) -> np.ndarray:
     if not isinstance(features, np.ndarray):  # np.load opens a zip file, too
         raise ValueError("not a plain .npy array; save it again with numpy.save")
     floats = features.ndim == 2 and np.issubdtype(features.dtype, np.floating)
-    found = f"shape {features.shape}, {features.dtype}"
-    _need(floats, f"{found}; needs 2-D floats (images, width)")
+    layout = f"shape {features.shape}, {features.dtype}"
+    _need(floats, f"{layout}; needs 2-D floats (images, width)")
     for row in np.flatnonzero(~np.isfinite(features).all(axis=1)):
         raise ValueError(f"row {row} holds NaN or infinity; extract that image again")
     return features.astype(np.float32, copy=False)
@@ -156,8 +156,8 @@ def _read_document(item: list, row_of: Mapping) -> Document:
         pairs = isinstance(nodes, list) and all(isinstance(n, list) and len(n) == 2 for n in nodes)
         _need(pairs, f"{side} must be a list of [value, label] pairs")
     for number, (image, _) in enumerate(images):
-        known = type(image) in (str, int)
-        _need(known, f"image {number} has id {image!r}; use a string or an integer")
+        usable = type(image) in (str, int)
+        _need(usable, f"image {number} has id {image!r}; use a string or an integer")
         mend = "add its feature vector or drop the image"
         _need(str(image) in row_of, f"image {str(image)!r} has no row in id2row.json; {mend}")
     for number, (text, _) in enumerate(sentences):

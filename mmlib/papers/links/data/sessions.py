@@ -108,16 +108,16 @@ def by_session(splits: Splits, seed: int = 0) -> tuple[Splits, dict[str, list[np
     rows["train"] = sorted({*range(len(origins))} - {*rows["val"], *rows["test"]})
 
     def gathered(split: str) -> CaptionedImages:
-        some = [origins[row] for row in rows[split]]
-        scores = [s[r] for name, r in some if (s := splits[name].label_scores) is not None]
+        members = [origins[row] for row in rows[split]]
+        scores = [s[r] for name, r in members if (s := splits[name].label_scores) is not None]
         return replace(
             splits["train"],
             split=split,
-            ids=tuple(splits[s].ids[r] for s, r in some),
-            captions=tuple(splits[s].captions[r] for s, r in some),
-            features=np.stack([splits[s].features[r] for s, r in some]),
-            open_image=lambda row: splits[some[row][0]].open_image(some[row][1]),
-            label_scores=np.stack(scores) if len(scores) == len(some) else None,
+            ids=tuple(splits[s].ids[r] for s, r in members),
+            captions=tuple(splits[s].captions[r] for s, r in members),
+            features=np.stack([splits[s].features[r] for s, r in members]),
+            open_image=lambda row: splits[members[row][0]].open_image(members[row][1]),
+            label_scores=np.stack(scores) if len(scores) == len(members) else None,
         )
 
     new = {row: i for split in SPLITS for i, row in enumerate(rows[split])}
