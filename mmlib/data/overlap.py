@@ -40,26 +40,16 @@ class Weights(dict[str, float]):
         return self.unknown
 
 
-def overlap_score(
-    premise: Sequence[str], hypothesis: str, weights: Mapping[str, float] | None = None
-) -> float:
-    """0 to 2: share of the hypothesis said by all premises together, plus the best one's Jaccard.
-
-    Both count stems, each by its weight (`Weights` of the training captions; 1 each without). A
-    hypothesis without content words scores 0. Source: our own baseline, no figure of the paper.
-    """
-    share, best = overlap_parts(premise, hypothesis, weights)
-    return share + best
-
-
 def overlap_parts(
-    premise: Sequence[str], hypothesis: str, weights: Mapping[str, float] | None = None
+    premise: Sequence[str], hypothesis: str, weights: Mapping[str, float]
 ) -> tuple[float, float]:
-    """The two addends of `overlap_score`, each 0 to 1."""
+    """Share of the hypothesis said by all premises together, and the best one's Jaccard, 0 to 1.
+
+    Both count stems, each by its weight (`Weights` of the training captions). A hypothesis without
+    content words has 0 of both. Source: our own baseline, no figure of the paper.
+    """
 
     def weight(some: frozenset[str]) -> float:
-        if weights is None:
-            return len(some)
         return fsum(map(weights.__getitem__, some))  # the same in whatever order a set comes
 
     claimed, premises = stems(hypothesis), [stems(text) for text in premise]

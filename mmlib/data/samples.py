@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from mmlib.core.records import Kind, Samples, joined, normalised
-from mmlib.data.overlap import Weights, overlap_score
+from mmlib.data.overlap import Weights, overlap_parts
 
 HARD_OF = 50  # a hard negative is the caption of highest overlap among so many
 
@@ -69,7 +69,7 @@ def caption_pairs(
             text = captions[j][int(rng.integers(len(captions[j])))]
             if j != i and normalised(text) not in excluded:
                 candidates.append(text)
-        hard = max(candidates[1:], key=lambda text: overlap_score(texts, text, weights))
+        hard = max(candidates[1:], key=lambda text: sum(overlap_parts(texts, text, weights)))
         for premise, hypothesis, label, source in (
             (others_of_image, texts[chosen], 1, "own caption"),
             (texts, candidates[0], 0, "random caption"),

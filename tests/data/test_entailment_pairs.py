@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections import defaultdict
 from contextlib import nullcontext
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from mmlib.core.records import Samples
 from mmlib.data import flickr8k, sick, snli_ve
 from mmlib.data import judgments as j
-from mmlib.data.overlap import Weights, overlap_parts, overlap_score, stems
+from mmlib.data.overlap import Weights, overlap_parts, stems
 
 NAMES = tuple(f"10{i:02}_ab.jpg" for i in range(12))
 TRAIN, VAL, TEST = NAMES[:1], NAMES[1:2], NAMES[2:]
@@ -134,11 +135,15 @@ def test_every_judged_pair_is_caught(judged):
 
 def test_overlap_by_hand():
     assert stems("The dogs, jumping on a bus!") == {"dog", "jump", "bus"}
-    assert overlap_score(["A dog runs", "Two dogs"], "a dog sleeps") == pytest.approx(1 / 2 + 1 / 3)
-    assert overlap_score(["A red dog"], "A dog") == pytest.approx(1 + 1 / 2)
-    assert overlap_score(["A dog", "A cat"], "dog and cat") == pytest.approx(1 + 1 / 2)
-    assert overlap_score(["A dog"], "is the") == 0
-    assert overlap_score([], "a dog") == 0
+    for premise, hypothesis, parts in (
+        (["A dog runs", "Two dogs"], "a dog sleeps", (1 / 2, 1 / 3)),
+        (["A red dog"], "A dog", (1, 1 / 2)),
+        (["A dog", "A cat"], "dog and cat", (1, 1 / 2)),
+        (["A dog"], "is the", (0, 0)),
+        ([], "a dog", (0, 0)),
+    ):
+        alike = defaultdict(lambda: 1.0)
+        assert overlap_parts(premise, hypothesis, alike) == pytest.approx(parts)
 
 
 def test_overlap_weighs_rare_words_more():
@@ -177,7 +182,7 @@ def save_sick(folder, lines=LINES):
     folder.mkdir(exist_ok=True)
     rows = [list(sick.COLUMNS), *lines]
     text = "".join("\t".join(map(str, row)) + "\r\n" for row in rows)
-    (folder / "SICK.txt").write_text(text, newline="")
+    (folder / "SICK.txt").write_text(text, newline="", encoding="utf-8-sig")
     return folder
 
 
@@ -290,7 +295,7 @@ def save_snli(folder, lines=RECORDS):
     folder.mkdir(parents=True, exist_ok=True)
     for split, records in lines.items():
         text = "".join(json.dumps(item) + "\n" for item in records)
-        (folder / f"snli_ve_{split}.jsonl").write_text(text)
+        (folder / f"snli_ve_{split}.jsonl").write_text(text, encoding="utf-8-sig")
     return folder
 
 

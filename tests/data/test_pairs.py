@@ -61,7 +61,7 @@ PLUS = [
 
 def write(path, header, rows, delimiter=","):
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
         csv.writer(file, delimiter=delimiter).writerows([header, *rows])
 
 
@@ -217,7 +217,7 @@ def pictures(tmp_path):
     """Images 0 and 2 as JPEG and PNG, 1 cut off, 3 without a file, 4 not in the map."""
     folder = write_clue(tmp_path / "clue")
     numbers = {URL.format(name): i for i, name in enumerate("abcd")}
-    (folder / "img2idxmap.json").write_text(json.dumps(numbers))
+    (folder / "img2idxmap.json").write_text(json.dumps(numbers), encoding="utf-8-sig")
     (folder / "images/.old").mkdir(parents=True)
     for name, colour in (("0.jpg", 200), ("1.jpg", 100), ("2.png", 50)):
         Image.new("RGB", (40, 30), (colour, 0, 0)).save(folder / "images" / name)

@@ -33,7 +33,7 @@ def graph(caption):
 
 
 def write_lines(path, lines):
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8-sig")
 
 
 def write_texts(folder, split="test", captions=CAPTIONS, ids=IDS):
@@ -60,7 +60,7 @@ def write_cora(folder, split="test", captions=CAPTIONS, ids=IDS, features=FEATUR
 
 def write_graphs(folder, split, graphs):
     (folder / "scene_graph").mkdir(exist_ok=True)
-    (folder / "scene_graph" / f"{split}.json").write_text(json.dumps(graphs))
+    (folder / "scene_graph" / f"{split}.json").write_text(json.dumps(graphs), encoding="utf-8-sig")
 
 
 def write_photographs(folder, names):
@@ -131,7 +131,7 @@ def test_photographs(tmp_path, mapping, place):
     with pytest.raises(DataError, match=r"id_mapping\.json: is missing"):
         load(folder, "test").images.open_image(0)
     names = {name: f"COCO_val2014_{int(name):012}.jpg" for name in [*IDS, "1"]}
-    (folder / mapping).write_text(json.dumps(names))
+    (folder / mapping).write_text(json.dumps(names), encoding="utf-8-sig")
     data = load(folder, "test").images
     assert data.ids == tuple(names[name] for name in IDS)
     with pytest.raises(DataError, match=r"images/COCO_val2014_000000184613\.jpg: no such image"):
@@ -196,7 +196,9 @@ def entry(i, split, sentences=6):
 def write_karpathy(folder, name="coco", images=None):
     folder.mkdir(exist_ok=True)
     images = [entry(i, split) for i, split in enumerate(ORDER)] if images is None else images
-    (folder / f"dataset_{name}.json").write_text(json.dumps({"images": images}))
+    (folder / f"dataset_{name}.json").write_text(
+        json.dumps({"images": images}), encoding="utf-8-sig"
+    )
     (folder / "features").mkdir(exist_ok=True)
     rows = np.arange(7, dtype=np.float16)[::-1, None, None]
     np.save(folder / "features/own_ims.npy", np.broadcast_to(rows, (7, REGIONS, WIDTH)))

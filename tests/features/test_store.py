@@ -14,9 +14,9 @@ def store(folder, array, ids, listing="f.ids.txt", name="f.npy"):
     folder.mkdir(exist_ok=True, parents=True)
     np.save(folder / name, array)
     if listing.endswith(".json"):
-        (folder / listing).write_text(json.dumps(ids))
+        (folder / listing).write_text(json.dumps(ids), encoding="utf-8-sig")
     else:
-        (folder / listing).write_text("\n".join(ids))
+        (folder / listing).write_text("\n".join(ids), encoding="utf-8-sig")
     return folder / name
 
 
