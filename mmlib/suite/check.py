@@ -45,14 +45,14 @@ class Report:
     notes: list[str] = field(default_factory=list)
     counts: list[str] = field(default_factory=list)
 
-    def add(self, path: Path, row: int | None, problem: str, mend: str = "") -> None:
+    def add(self, path: Path, problem: str, mend: str = "") -> None:
         """Add a problem; without a mend, the mend is to get the data set again."""
         get = f"`mmlib data get {self.name}`"
         for remote in registry.find(self.name).remotes:  # `get` keeps what is in place
             target = self.folder / remote["path"]
             if not mend and target.exists() and path.is_relative_to(target):
                 mend = f"move {target} away, then {get}"
-        self.problems.append(Problem(path, row, problem, mend or f"get it again: {get}"))
+        self.problems.append(Problem(path, None, problem, mend or f"get it again: {get}"))
 
     @contextmanager
     def refusals(self, path: Path) -> Iterator[None]:
@@ -69,14 +69,14 @@ class Report:
     def expect(self, path: Path, count: int, expected: int, counted: str) -> None:
         """Add a problem where another number of something was counted than expected."""
         if count != expected:
-            self.add(path, None, f"{count} {counted} instead of {expected}")
+            self.add(path, f"{count} {counted} instead of {expected}")
 
     def decode(self, folder: Path, expected: int) -> set[str]:
         """The names of the photographs in a folder; every byte of every one is read."""
         paths = {path.name: path for path in listed(folder, "*.jpg")}
         self.expect(folder, len(paths), expected, "images")
         for name, reason in unreadable(paths).items():
-            self.add(paths[name], None, f"cannot be decoded: {reason}", "get this image again")
+            self.add(paths[name], f"cannot be decoded: {reason}", "get this image again")
         return set(paths)
 
 
@@ -92,7 +92,7 @@ def check(name: str, folder: Path | None = None) -> Report:
     if name == "region_features" and folder is None:  # 02 and 03 read them beside it, too
         roots += [data_dir() / "f30k", data_dir() / "coco"]
     if not any(root.is_dir() for root in roots):
-        report.add(report.folder, None, "no such folder", f"{how}; or set MMLIB_DATA")
+        report.add(report.folder, "no such folder", f"{how}; or set MMLIB_DATA")
     elif name == "flickr8k":
         _flickr8k(report)
     elif name in TABLES:
@@ -110,10 +110,10 @@ def check(name: str, folder: Path | None = None) -> Report:
                 sizes = "/".join(str(len(corpus.split(one))) for one in ("train", "val", "test"))
                 report.counts.append(f"{corpus_folder.name} {sizes} documents")
         if not report.counts and not report.problems:
-            report.add(report.folder, None, "no */docs.json", how)
+            report.add(report.folder, "no */docs.json", how)
     else:
         for patterns in item.missing(report.folder):
-            report.add(report.folder, None, f"nothing named {patterns}", how)
+            report.add(report.folder, f"nothing named {patterns}", how)
         report.counts.append("files present; their contents are not checked")
     return report
 
@@ -128,9 +128,9 @@ def _flickr8k(report: Report) -> None:
         captions, path = flickr8k.read_captions(folder), flickr8k.find("captions", folder)
         report.counts.append(f"{sum(map(len, captions.values()))} captions")
         for name in sorted(captions.keys() - images if images else ()):
-            report.add(path, None, f"captions of {name}, an image that is not there")
+            report.add(path, f"captions of {name}, an image that is not there")
         for name in sorted(images - captions.keys()):
-            report.add(path, None, f"no caption of {name}")
+            report.add(path, f"no caption of {name}")
     with report.refusals(folder):
         splits = flickr8k.read_splits(folder)
         report.counts.append("splits " + "/".join(str(len(names)) for names in splits.values()))
@@ -191,7 +191,7 @@ def _karpathy(report: Report) -> None:
         sizes = Counter(item.split for item in items if not isinstance(item, Problem))
         report.problems += problems
         if sizes != expected and not problems:
-            report.add(path, None, f"the splits are {dict(sizes)}, not {expected}")
+            report.add(path, f"the splits are {dict(sizes)}, not {expected}")
         if sizes:
             counted = "/".join(str(sizes[split]) for split in expected)
             report.counts.append(f"{name} {counted} images")
@@ -211,7 +211,7 @@ def _photographs(report: Report) -> None:
         return
     for item in karpathy.read_images(split_file):
         if not isinstance(item, Problem) and item.name not in names:
-            report.add(report.folder, None, f"no image {item.name}, which {listing} names")
+            report.add(report.folder, f"no image {item.name}, which {listing} names")
 
 
 def _region_features(report: Report, roots: list[Path]) -> None:
@@ -227,11 +227,11 @@ def _region_features(report: Report, roots: list[Path]) -> None:
                 splits_of.setdefault(path.parent, ["train", "val", "test"])
     if not splits_of:
         problem = "no {train,dev,test}_caps.txt and no dataset_*.json here or one below"
-        report.add(report.folder, None, problem, registry.find(report.name).how)
+        report.add(report.folder, problem, registry.find(report.name).how)
     for folder, splits in splits_of.items():
         for split in splits:
             with report.refusals(folder):
                 report.counts.append(precomputed.inspect(folder, split))
         written = {precomputed.FILE_SPLITS[split].removesuffix("all") for split in splits}
         for split in sorted({"train", "dev", "test"} - written):
-            report.add(folder / f"{split}_caps.txt", None, "is missing", "get this split, too")
+            report.add(folder / f"{split}_caps.txt", "is missing", "get this split, too")

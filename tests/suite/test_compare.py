@@ -140,17 +140,15 @@ def test_without_families_captions_name_their_image(beside):
 @pytest.mark.parametrize(
     ("tier", "dataset", "count", "clarity"),
     [
-        ("world", "clear", 600, world.CLARITY["clear"]),
-        ("world", "world", 600, USUAL),
+        ("world", "clear", 600, world.CLARITY["clear"]), ("world", "world", 600, USUAL),
         ("world", "world_bert", 600, USUAL),
         ("controlled", "drawn", 400, controlled.RECORDED["drawn"]),
     ],
-)
+)  # fmt: skip
 def test_drawn_items_are_as_easy_as_those_of_the_record(monkeypatch, tier, dataset, count, clarity):
     monkeypatch.setattr(compare, "captioned_images", lambda *args, **how: (args, how))
-    assert compare.ranked_items("03", tier, dataset) == (
-        ("test", count), {"family": 4, "clarity": clarity}
-    )  # fmt: skip
+    how = {"family": 4, "clarity": clarity}
+    assert compare.ranked_items("03", tier, dataset) == (("test", count), how)
     with pytest.raises(DataError, match="no collection 'moon'; there are: "):
         compare.ranked_items("03", tier, "moon")
 

@@ -217,6 +217,8 @@ def test_sealed_0_and_1_look_alike(within, monkeypatch):
     for truth in (0.0, 1.0):  # all over the cell: no tenth of it has twice its share, or half
         seals = [seal(Target("#()", [truth], within), f"salt {n}") for n in range(400)]
         shifts = np.array([one.offsets[0] for one in seals]) / (128 * (within + 1e-6))
+        inside = (truth / (128 * (within + 1e-6)) - shifts) % 1  # what is accepted is in one cell
+        assert 1 / 129 < inside.min() < inside.max() < 128 / 129
         counts = np.histogram(shifts, bins=10, range=(0, 1))[0]
         assert counts.sum() == 400
         assert 20 < counts.min() <= counts.max() < 80
@@ -394,39 +396,31 @@ def test_the_plan_counts_the_exercises():
     }
 
 
-def test_folders_that_cannot_be_filled_are_left_alone(notebook, tmp_path):
-    out, foreign = tmp_path / "out", tmp_path / "foreign"
-    foreign.mkdir()
-    for path in (foreign / "01_tiny.ipynb", tmp_path / "file"):
-        path.write_text("mine")
-    versions.write("answers", out, [notebook])
-    damaged = tmp_path / "damaged"
-    damaged.mkdir()
-    (damaged / versions.RECORD).write_text("[]")
-    before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
-    for version, folder, said in (
-        ("answers", foreign, r"01_tiny\.ipynb is not of this command's making"),
-        ("answers", notebook.parent, r"01_tiny\.ipynb is not of this command's making"),
-        ("student", out, "holds the version 'answers' of a course; name another"),
-        ("answers", damaged, rf"{versions.RECORD} cannot be read"),
-        ("answers", tmp_path / "file", "file is not a folder"),
-    ):
-        with pytest.raises(CourseError, match=said):
-            versions.write(version, folder, [notebook])
-    assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
-
-
 INVALID = '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code"}]}'
+REFUSED = [  # version, folder, what is said
+    ("answers", "foreign", r"01_tiny\.ipynb is not of this command's making"),
+    ("answers", "notebooks", r"01_tiny\.ipynb is not of this command's making"),
+    ("student", "out", "holds the version 'answers' of a course; name another"),
+    ("answers", "damaged", rf"{versions.RECORD} cannot be read"),
+    ("answers", "foreign/01_tiny.ipynb", "01_tiny.ipynb is not a folder"),
+]
 
 
-@pytest.mark.parametrize("content", ["no JSON", INVALID, None])
-def test_what_is_no_notebook_is_named(tmp_path, content):
-    path = tmp_path / "01_bad.ipynb"
-    if content:
-        path.write_text(content)
-    with pytest.raises(CourseError, match=r"01_bad\.ipynb is not a valid notebook"):
-        versions.write("answers", tmp_path / "out", [path])
-    assert not (tmp_path / "out").exists()
+def test_what_cannot_be_written_or_read_leaves_all_as_it_is(notebook, tmp_path):
+    files_before = {"foreign/01_tiny.ipynb": "mine", f"damaged/{versions.RECORD}": "[]"}
+    files_before |= {"bad/01_text.ipynb": "no JSON", "bad/02_invalid.ipynb": INVALID}
+    for name, text in files_before.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    versions.write("answers", tmp_path / "out", [notebook])
+    before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
+    for version, folder, said in REFUSED:
+        with pytest.raises(CourseError, match=said):
+            versions.write(version, tmp_path / folder, [notebook])
+    for name in ("01_text", "02_invalid", "03_missing"):
+        with pytest.raises(CourseError, match=rf"{name}\.ipynb is not a valid notebook"):
+            versions.write("answers", tmp_path / "new", [tmp_path / "bad" / f"{name}.ipynb"])
+    assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
 
 
 @pytest.mark.parametrize("place", range(5))
@@ -434,8 +428,7 @@ def test_missing_part_is_named_and_nothing_written(notebook, tmp_path, place):
     nb = nbformat.read(notebook, as_version=4)
     start = next(i for i, c in enumerate(nb.cells) if c.source.startswith("### Exercise 2"))
     del nb.cells[start + place]
-    bad = notebook.with_name("02_bad.ipynb")
-    nbformat.write(nb, bad)
+    nbformat.write(nb, bad := notebook.with_name("02_bad.ipynb"))
     number = 2 if place else 1  # without its question its cells seem to be the first one's
     said = rf"^02_bad.ipynb: Exercise {number}. A title: its cells are exercise \(markdown\), "
     with pytest.raises(CourseError, match=said):
@@ -463,12 +456,13 @@ def test_form_of_exercises():
 
 ANSWERS = {2: "answer_2 = 'dc'", 3: LESSON[3][0]}  # of a student: a blank, a wrong one, a right one
 TOLD = {
-    "student": {
-        1: "Exercise 1 has no answer yet: put yours in the place of ... in the cell above, "
-        "and run both cells.",
-        2: "Exercise 2: it is not 'DC': it lets images repeat",
-    },
-    "answers": {},
+    "student": [
+        "Exercise 1 has no answer yet: put yours in the place of ... in the cell above, and run "
+        "both cells.",
+        "Exercise 2: it is not 'DC': it lets images repeat",
+        "",
+    ],
+    "answers": ["", "", ""],
 }
 
 
@@ -491,10 +485,10 @@ def test_only_checks_fail_and_say_why_in_one_line(notebook, tmp_path, version):
     code = [cell for cell in nb.cells if cell.cell_type == "code"]
     assert code[-1].outputs == stdout("after\n")
     checked = [cell for cell in code if cell.metadata.get("tags") == ["check"]]
-    for n, cell in enumerate(checked, 1):
+    for n, (cell, said) in enumerate(zip(checked, TOLD[version], strict=True), 1):
         [output] = cell.outputs
-        if said := TOLD[version].get(n):
-            assert output.ename == ("NoAnswer" if "no answer" in said else "WrongAnswer")
+        if said:
+            assert output.ename == ("NoAnswer" if n == 1 else "WrongAnswer")
             assert output.traceback == [output.evalue] == [said]
         else:
             assert output.text == f"Exercise {n}: right.\n"
