@@ -8,7 +8,6 @@ Each takes names of notebooks; without, all of the folder notebooks/.
 """
 
 import argparse
-import ast
 import base64
 import io
 import re
@@ -30,14 +29,10 @@ KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "nam
 PARAMETERS = {"tier", "evidence", "seeds", "device", "out"}
 CHECKED = re.compile(r"^parameters\.use\(\"\d\d\", globals\(\)\)$", re.MULTILINE)
 KEPT_METADATA = {"tags", "jupyter"}
-FORBIDDEN_TAGS = {
-    "injected-parameters",
-    "nbval-skip",
-    "nbval-ignore-output",
-    "nbval-raises-exception",
-    "raises-exception",
-    "skip-execution",
-}
+FORBIDDEN_TAGS = set(
+    "injected-parameters nbval-skip nbval-ignore-output nbval-raises-exception raises-exception "
+    "skip-execution".split()
+)
 CHECK_TAG = "nbval-check-output"
 WITHIN = "within tolerance"
 CODE_LINES, ALL_LINES = 15, 25  # a cell's lines of code, and with comments and blank lines
@@ -54,14 +49,13 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
 
 def fix(nb: nbformat.NotebookNode) -> None:
     """Remove from `nb`, in place, what changes from run to run or names this machine."""
-    nb.metadata = nbformat.from_dict(
-        {"kernelspec": KERNELSPEC, "language_info": {"name": "python"}}
-    )
+    metadata = {"kernelspec": KERNELSPEC, "language_info": {"name": "python"}}
+    nb.metadata = nbformat.from_dict(metadata)
     for cell in nb.cells:
-        tags = cell.metadata.get("tags", [])
-        cell.metadata = nbformat.from_dict(
-            {k: v for k, v in cell.metadata.items() if k in KEPT_METADATA and (k != "tags" or tags)}
-        )
+        kept = {
+            k: v for k, v in cell.metadata.items() if k in KEPT_METADATA and (k, v) != ("tags", [])
+        }
+        cell.metadata = nbformat.from_dict(kept)
         for output in list(cell.get("outputs", [])):
             data = output.get("data", {})
             lines = output.get("text", "").strip().splitlines()
@@ -164,11 +158,7 @@ def _cell_problems(cell: nbformat.NotebookNode, number: int) -> list[str]:
     if cell.cell_type == "code":
         lines = cell.source.splitlines()
         written = [line for line in lines if line.strip() and not line.strip().startswith("#")]
-        try:
-            body = ast.parse(cell.source).body
-            imports = all(isinstance(line, ast.Import | ast.ImportFrom) for line in body)
-        except SyntaxError:  # magics
-            imports = False
+        imports = all(re.match(r"from |import |[ )]", line) for line in written)
         most, most_in_all = (IMPORT_LINES,) * 2 if imports else (CODE_LINES, ALL_LINES)
         if len(written) > most or len(lines) > most_in_all:
             found.append(f"{len(written)} lines of code, {len(lines)} in all")
@@ -187,9 +177,8 @@ def _output_faults(output: nbformat.NotebookNode) -> list[str]:
         data = {"text/plain": output.text}
     else:
         data = output.data
-    bad = [
-        f"an output of type {kind}" for kind in data if kind.endswith(("+json", "svg+xml", "pdf"))
-    ]
+    odd = [kind for kind in data if kind.endswith(("+json", "svg+xml", "pdf"))]
+    bad = [f"an output of type {kind}" for kind in odd]
     text = "\n".join(str(value) for kind, value in data.items() if kind.startswith("text/"))
     for pattern, what in ((MACHINE, "a path of this machine"), (ADDRESS, "an address in memory")):
         if match := pattern.search(text):
@@ -198,9 +187,7 @@ def _output_faults(output: nbformat.NotebookNode) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=("check", "fix", "execute"))
     parser.add_argument("notebooks", nargs="*", type=Path)
     parser.add_argument("--timeout", type=float, default=runner.TIME_LIMITS["world"])

@@ -2,16 +2,13 @@
 
 import base64
 import io
-import textwrap
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 import grimp
 import matplotlib.pyplot as plt
 import nbformat
 import pages
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -29,7 +26,7 @@ THUMBNAIL = 320  # pixels wide
 
 def main() -> None:
     plots.use_style()
-    for name, figure, dpi in (("world", world(), 90), ("layers", layers(plan()), 110)):
+    for name, figure, dpi in (("world", world(), 90), ("layers", layers(), 110)):
         write(figure, PICTURES / f"{name}.png", dpi)
     for notebook in NOTEBOOKS:
         save(thumbnail(notebook), PICTURES / f"{notebook.stem}.png")
@@ -91,89 +88,24 @@ def shown(notebook: Path, count: int) -> list[Image.Image]:
     ]
 
 
-# --- The layers of the package --------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The package as import-linter's contracts order it, with what it really imports.
-
-    layers: folders from above; those of one layer do not import each other. modules: what each
-    folder holds. imports: (importing, imported) folders.
-    """
-
-    layers: tuple[tuple[str, ...], ...]
-    modules: dict[str, tuple[str, ...]]
-    imports: frozenset[tuple[str, str]]
-
-
-def plan() -> Plan:
-    """The plan, read from the contracts in pyproject.toml and the package's own imports."""
+def layers() -> Figure:
+    """A row a folder of mmlib, in the order of import-linter's contract, a dot what it imports."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     [contract] = (c for c in settings["tool"]["importlinter"]["contracts"] if c["id"] == "layers")
-    rows = tuple(
-        tuple(item.strip("() ") for item in row.replace("|", ":").split(":"))
-        for row in contract["layers"]
-    )
+    folders = [name.strip() for row in contract["layers"] for name in row.split("|")]
     graph = grimp.build_graph("mmlib", cache_dir=None)
-    folders = [folder for row in rows for folder in row]
-    modules = {
-        folder: tuple(sorted(name.split(".")[2] for name in graph.find_children(f"mmlib.{folder}")))
-        for folder in folders
-    }
-    pairs = {
-        (importer.split(".")[1], imported.split(".")[1])
+    dots = {
+        (folders.index(imported.split(".")[1]), folders.index(importer.split(".")[1]))
         for importer in graph.modules - {"mmlib"}
         for imported in graph.find_modules_directly_imported_by(importer) - {"mmlib"}
     }
-    imports = frozenset((upper, lower) for upper, lower in pairs if upper != lower)
-    return Plan(rows, modules, imports)
-
-
-BOX = 6.3  # inches: width of a layer's box
-LANE = 0.36  # inches from one importing folder to the next
-LINE = 0.165  # inches: height of a line of text
-TINTS = ("#EAF2F8", "#F7F9FB")  # of layers, by turns
-
-
-def layers(plan: Plan) -> Figure:
-    """Layers as rows, and which folder imports which."""
-    folders = [folder for row in plan.layers for folder in row]
-    texts = {folder: textwrap.wrap(", ".join(plan.modules[folder]), 104) for folder in folders}
-    lines = {folder: 2.1 + len(texts[folder]) for folder in folders}
-    lanes = folders[:-1]  # the lowest imports none
-    height, width = LINE * (sum(lines.values()) + 3), BOX + LANE * len(lanes) + 0.4
-    figure = plt.figure(figsize=(width, height), layout="none")
-    axis = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
-    axis.axis("off")
-    axis.text(0.05, 1.2 * LINE, "A layer imports only those below it", fontsize=12, weight="bold")
-    axis.text(BOX + 0.2, 1.2 * LINE, "○ imports each ● below it", fontsize=9)
-    middles, y = {}, 2.4 * LINE
-    for i, row in enumerate(plan.layers):
-        depth = LINE * sum(lines[folder] for folder in row)
-        box = plt.Rectangle(
-            (0.05, y + 0.03), width - 0.1, depth - 0.06, fc=TINTS[i % 2], ec="#888888"
-        )
-        axis.add_patch(box)
-        for folder in row:
-            middles[folder] = y + 0.9 * LINE
-            axis.text(0.15, y + 1.2 * LINE, f"{folder}/", fontsize=10, weight="bold", va="center")
-            block = "\n".join(texts[folder])
-            axis.text(0.15, y + 1.95 * LINE, block, fontsize=8, va="top", color="#333333")
-            y += LINE * lines[folder]
-    for k, upper in enumerate(lanes):
-        lane(axis, plan, upper, BOX + 0.3 + LANE * k, middles, plots.COLOURS[k])
+    figure, axis = plt.subplots(figsize=(6, 3.4))
+    axis.scatter(*zip(*sorted((x, y) for x, y in dots if x != y), strict=True), s=80)
+    axis.set_xticks(range(len(folders)), folders)
+    axis.set_yticks(range(len(folders)), folders)
+    axis.invert_yaxis()
+    axis.set(xlabel="imports", title="A layer imports only those below it")
     return figure
-
-
-def lane(
-    axis: Axes, plan: Plan, upper: str, x: float, middles: dict[str, float], colour: str
-) -> None:
-    """A line down from a folder, with a dot at each folder that it imports."""
-    lower = [middles[name] for name in middles if (upper, name) in plan.imports]
-    axis.plot([x, x], [middles[upper], max(lower)], color=colour, linewidth=1.5)
-    axis.plot([x] * len(lower), lower, "o", color=colour, markersize=6)
-    axis.plot(x, middles[upper], "o", color=colour, mfc="white", markersize=8, mew=1.8)
 
 
 if __name__ == "__main__":

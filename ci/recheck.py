@@ -46,7 +46,7 @@ Call = tuple[JobFunction, Job, Data, int, Path]
 
 
 class EnoughEpochs(Exception):
-    """The epochs that are compared are over."""
+    pass
 
 
 def sample(found: Evidence, share: float = 1.0, draw: str = "") -> dict[tuple[str, str], int]:
@@ -81,14 +81,12 @@ def recheck(
     kept.
     """
     tier = found.header["tier"]
-    if not chosen:
-        return pd.DataFrame({"verdict": []}, dtype=str)
     names = list(dict.fromkeys(dataset for dataset, _ in chosen))
     data = experiment.load_arrays(experiment.load_study(tier, names), tier)
     seeds = sorted(set(chosen.values()) - {NO_SEED}) or [0]
     folder = (folder or job_folder() / "recheck") / f"epochs-{epochs or 'all'}"
     calls: list[Call] = []
-    for stage in experiment.stages(tier, data, seeds) if data else ():
+    for stage in experiment.stages(tier, data, seeds):
         for job in stage.jobs if stage.parallel else ():
             if chosen.get((job.dataset, job.system["system"])) == job.seed:
                 arrays = data[job.dataset]
@@ -184,9 +182,7 @@ def _outside(found: Evidence, job: Job, again: pd.Series, recorded: pd.Series) -
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("number", choices=(*PAPERS, "all"))
     parser.add_argument("--tier", choices=TIERS, default="world")
     parser.add_argument("--epochs", type=int, default=0, metavar="N", help="only the first N")
@@ -198,18 +194,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for number in PAPERS if args.number == "all" else [args.number]:
             experiment = experiment_of(number)
-            if args.number == "all" and not paths_of(
-                folder_of(evidence_dir(), args.tier, experiment.paper)
-            ):
+            folder = folder_of(evidence_dir(), args.tier, experiment.paper)
+            if args.number == "all" and not paths_of(folder):
                 continue  # not every paper is recorded on every tier
             found = record.read(number, args.tier)
-            chosen = sample(found, args.share, args.draw)
+            if not (chosen := sample(found, args.share, args.draw)):
+                continue
             report = recheck(experiment, found, chosen, args.epochs, args.workers)
             bad = ~report.verdict.isin(["equal", "within rounding", "within the spread"])
             print(f"\n{experiment.paper}, {args.tier}")
             print(report.to_string(index=False, float_format="{:.1e}".format))
             counts = report.verdict.str.split(":").str[0].value_counts()
-            print("; ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "none")
+            print("; ".join(f"{count} {verdict}" for verdict, count in counts.items()))
             failed += int(bad.sum())
     except DataError as error:
         print(error, file=sys.stderr)

@@ -2,12 +2,11 @@
 
     python ci/train_world_backbone.py
 
-Writes mmlib/world/backbone.safetensors and backbone.json. Drawn scenes and a checkpoint an epoch
-are kept under build/, so that a stopped run goes on where it was and ends with the same numbers.
+Writes mmlib/world/backbone.safetensors and backbone.json. Under build/ a checkpoint is kept until
+the end, so that a stopped run goes on where it was and ends with the same numbers.
 """
 
 import argparse
-import hashlib
 import json
 import platform
 import time
@@ -37,50 +36,20 @@ MAP = 8  # cells a side of the last map
 SUBSET = 300  # the held-out scenes that a test looks at again
 
 
-def digest(text: str, *sources: Path) -> str:
-    """A short name for a text and what the sources hold."""
-    content = hashlib.sha256(text.encode())
-    for source in sources:
-        content.update(source.read_bytes())
-    return content.hexdigest()[:12]
-
-
-def drawn(scenes: list[Scene], folder: Path, name: str) -> np.ndarray:
-    """(n, 128, 128, 3) uint8 pictures, drawn once and kept; a half-drawn file is never taken."""
-    world = PACKAGE / "world"
-    sources = [
-        *(world / f"{name}.py" for name in ("drawing", "pen", "backdrops")),
-        *(world / f"{name}.yaml" for name in ("pen", "backdrops")),
-    ]
-    figures = sorted(file for file in (world / "figures").glob("*.*") if file.is_file())
-    key = digest("".join(map(repr, scenes)), *sources, *figures)
-    path = folder / f"{name}-{len(scenes)}-{key}.npy"
-
-    def fill(target: Path) -> None:
-        shape = (len(scenes), SIZE, SIZE, 3)
-        pixels = np.lib.format.open_memmap(target, "w+", np.uint8, shape)
-        for i, scene in enumerate(tqdm(scenes, desc=f"drawing {name}")):
-            pixels[i] = draw(scene, SIZE)
-        pixels.flush()
-
-    if not path.exists():
-        write_atomic(path, fill)
-    return np.load(path, mmap_mode="r", allow_pickle=False)
-
-
 def places_of(thing: Thing, mirrored: bool) -> np.ndarray:
     """The cells of the map, row by row, whose middle the thing's box covers; at least one."""
     left, top, right, bottom = box(thing)
     if mirrored:
         left, right = 1 - right, 1 - left
     middles = (np.arange(MAP) + 0.5) / MAP
-    columns = np.flatnonzero((middles > left) & (middles < right))
-    rows = np.flatnonzero((middles > top) & (middles < bottom))
-    if not len(columns):
-        columns = np.array([np.clip(int((left + right) / 2 * MAP), 0, MAP - 1)])
-    if not len(rows):
-        rows = np.array([np.clip(int((top + bottom) / 2 * MAP), 0, MAP - 1)])
-    return (rows[:, None] * MAP + columns).ravel()
+
+    def covered(low: float, high: float) -> np.ndarray:
+        inside = np.flatnonzero((middles > low) & (middles < high))
+        return (
+            inside if len(inside) else np.array([np.clip(int((low + high) / 2 * MAP), 0, MAP - 1)])
+        )
+
+    return (covered(top, bottom)[:, None] * MAP + covered(left, right)).ravel()
 
 
 def words_of(thing: Thing) -> list[int]:
@@ -93,15 +62,6 @@ def words_of(thing: Thing) -> list[int]:
             columns.append(start + HEADS[name].index(said[name]))
         start += len(HEADS[name])
     return [*columns, start + KINDS.index(thing.kind) * len(COLOURS) + COLOURS.index(thing.colour)]
-
-
-def place_targets(scene: Scene, mirrored: bool) -> np.ndarray:
-    """(k, 2) cells and columns that are true of a scene."""
-    found = [
-        np.stack(np.meshgrid(places_of(thing, mirrored), words_of(thing)), -1).reshape(-1, 2)
-        for thing in scene.things
-    ]
-    return np.concatenate(found).astype(np.int16)
 
 
 def varied(pixels: np.ndarray, mirrored: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -142,13 +102,19 @@ class Truth:
     def __init__(self, scenes: list[Scene]):
         whole = backbone.targets(scenes)
         self.whole = {name: torch.tensor(whole[name]) for name in backbone.OVERALL}
-        self.cells = [(place_targets(s, False), place_targets(s, True)) for s in scenes]
+        self.cells = [[self.of_things(s, mirrored) for mirrored in (False, True)] for s in scenes]
         self.words = sum(len(HEADS[name]) for name in backbone.LOCAL) + len(KINDS) * len(COLOURS)
         about_colour = np.zeros(self.words, bool)
         about_colour[len(KINDS) : len(KINDS) + len(COLOURS)] = True
         about_colour[-len(KINDS) * len(COLOURS) :] = True
         grey = np.array([scene.style == "black and white" for scene in scenes])
         self.asked = torch.tensor(~(grey[:, None] & about_colour)).float()
+
+    @staticmethod
+    def of_things(scene: Scene, mirrored: bool) -> np.ndarray:
+        """(k, 2) cells and columns that are true of a scene."""
+        pairs = [np.meshgrid(places_of(t, mirrored), words_of(t)) for t in scene.things]
+        return np.concatenate([np.stack(p, -1).reshape(-1, 2) for p in pairs]).astype(np.int16)
 
     def batch(self, rows: np.ndarray, mirrored: np.ndarray) -> dict[str, torch.Tensor]:
         places = np.zeros((len(rows), MAP * MAP, self.words), np.float32)
@@ -171,17 +137,11 @@ def train(args: argparse.Namespace, pixels: np.ndarray, scenes: list[Scene]) -> 
     steps = len(scenes) // args.batch
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, args.rate, steps * args.epochs)
     parts: dict[str, Any] = {
-        "network": network,
-        "pairs": pairs,
-        "optimiser": optimiser,
-        "schedule": schedule,
-    }
-    settings = {name: value for name, value in vars(args).items() if name != "build"}
-    key = digest(repr(settings) + repr(scenes), Path(__file__), Path(backbone.__file__))
-    checkpoint = args.build / f"checkpoint-{key}.pt"
+        "network": network, "pairs": pairs, "optimiser": optimiser, "schedule": schedule
+    }  # fmt: skip
     first = 0
-    if checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=True)
+    if args.checkpoint.exists():
+        saved = torch.load(args.checkpoint, weights_only=True)
         first = saved.pop("epoch")
         for name, part in parts.items():
             part.load_state_dict(saved[name])
@@ -192,7 +152,7 @@ def train(args: argparse.Namespace, pixels: np.ndarray, scenes: list[Scene]) -> 
         progress = tqdm(order, desc=f"epoch {epoch + 1} of {args.epochs}")
         running = 0.0
         for rows in progress:
-            rows = np.sort(rows)  # kinder to the disk
+            rows = np.sort(rows)
             mirrored = rng.random(len(rows)) < 0.5
             shown = varied(pixels[rows], mirrored, rng)
             loss = loss_of(network, pairs, shown, truth.batch(rows, mirrored))
@@ -203,22 +163,8 @@ def train(args: argparse.Namespace, pixels: np.ndarray, scenes: list[Scene]) -> 
             running = 0.98 * running + 0.02 * loss.item() if running else loss.item()
             progress.set_postfix(loss=f"{running:.2f}")
         state = {name: part.state_dict() for name, part in parts.items()} | {"epoch": epoch + 1}
-        write_atomic(checkpoint, partial(torch.save, state))
+        write_atomic(args.checkpoint, partial(torch.save, state))
     return network.folded()
-
-
-def set_deviation(network: Backbone, pixels: np.ndarray) -> None:
-    """Scale region features to unit overall deviation on the training pictures."""
-    with torch.inference_mode():
-        regions = network.regions(network.map(backbone.to_input(pixels)))
-    network.deviation = regions.std().clone()
-
-
-def save_weights(network: Backbone) -> None:
-    half = {name: value.half().contiguous() for name, value in network.state_dict().items()}
-    write_atomic(backbone.WEIGHTS, lambda path: save_file(half, path))
-    backbone.WEIGHTS.chmod(0o644)
-    backbone.load.cache_clear()
 
 
 @torch.inference_mode()
@@ -254,17 +200,6 @@ def accuracy(scores: dict[str, np.ndarray], scenes: Sequence[Scene]) -> dict[str
     return result
 
 
-def subset_deviation(found: dict, scenes: list[Scene], seed: int) -> dict[str, float]:
-    """The deviation of each accuracy between random subsets of SUBSET held-out scenes."""
-    rng = np.random.default_rng(seed)
-    drawn_values = []
-    for _ in range(200):
-        rows = rng.choice(len(scenes), SUBSET, replace=False)
-        part = {name: likely[rows] for name, likely in found.items()}
-        drawn_values.append(accuracy(part, [scenes[i] for i in rows]))
-    return {name: float(np.std([v[name] for v in drawn_values])) for name in HEADS}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scenes", type=int, default=20000)
@@ -272,7 +207,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rate", type=float, default=2.5e-3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--build", type=Path, default=PACKAGE.parent / "build" / "world_backbone")
+    build = PACKAGE.parent / "build" / "world_backbone.pt"
+    parser.add_argument("--checkpoint", type=Path, default=build, help="of these settings")
     args = parser.parse_args()
     torch.set_num_threads(1)  # the same sums whatever the machine
     started = time.monotonic()
@@ -283,12 +219,24 @@ def main() -> None:
     others = [sample_scene(seed) for seed in split_seeds("backbone", HELD_OUT, seed=1)]
     held_out = [scene for scene in others if scene_key(scene) not in seen]
 
-    pixels = drawn(scenes, args.build, "train")
+    pixels = np.stack([np.asarray(draw(scene, SIZE)) for scene in tqdm(scenes, desc="drawing")])
     network = train(args, pixels, scenes)
-    set_deviation(network, np.array(pixels[:1000]))
-    save_weights(network)
-    found = scores([draw(scene, SIZE) for scene in tqdm(held_out, desc="held out")])
-    value, spread = accuracy(found, held_out), subset_deviation(found, held_out, args.seed)
+    with torch.inference_mode():  # region features get unit overall deviation
+        regions = network.regions(network.map(backbone.to_input(pixels[:1000])))
+    network.deviation = regions.std().clone()
+    half = {name: value.half().contiguous() for name, value in network.state_dict().items()}
+    write_atomic(backbone.WEIGHTS, lambda path: save_file(half, path))
+    backbone.WEIGHTS.chmod(0o644)
+    args.checkpoint.unlink()
+    backbone.load.cache_clear()
+    likely = scores([draw(scene, SIZE) for scene in tqdm(held_out, desc="held out")])
+    value, rng = accuracy(likely, held_out), np.random.default_rng(args.seed)
+    subsets = []  # the deviation between random subsets
+    for _ in range(200):
+        rows = rng.choice(len(held_out), SUBSET, replace=False)
+        of_rows = {name: probabilities[rows] for name, probabilities in likely.items()}
+        subsets.append(accuracy(of_rows, [held_out[i] for i in rows]))
+    spread = {name: float(np.std([accuracies[name] for accuracies in subsets])) for name in HEADS}
     result = {
         "made_by": "ci/train_world_backbone.py",
         "split": "backbone",

@@ -195,8 +195,8 @@ def test_perfect_answers_score_one_and_grey_pictures_have_no_colour():
 
 
 def test_place_targets_mirror_with_the_picture(script):
-    cells, words = script.place_targets(Scene((DOG,), (), "park", "flat", 0), False).T
-    mirrored, same_words = script.place_targets(Scene((DOG,), (), "park", "flat", 0), True).T
+    cells, words = script.Truth.of_things(Scene((DOG,), (), "park", "flat", 0), False).T
+    mirrored, same_words = script.Truth.of_things(Scene((DOG,), (), "park", "flat", 0), True).T
     flipped = cells // 8 * 8 + 7 - cells % 8
     assert set(mirrored) == set(flipped)
     assert set(words) == set(same_words)
@@ -220,10 +220,10 @@ def test_variation_keeps_a_picture_and_mirrors_what_it_is_told_to(script):
 def test_a_stopped_training_ends_with_the_same_weights(script, tmp_path, monkeypatch):
     scenes = [sample_scene(seed) for seed in split_seeds("backbone", 16, seed=2)]
     pixels = np.stack([np.asarray(draw(scene)) for scene in scenes])
-    args = argparse.Namespace(epochs=2, batch=8, rate=1e-3, seed=0, build=tmp_path / "whole")
+    args = argparse.Namespace(epochs=2, batch=8, rate=1e-3, seed=0, checkpoint=tmp_path / "whole.pt")
     whole = script.train(args, pixels, scenes)
 
-    args.build = tmp_path / "stopped"
+    args.checkpoint = tmp_path / "stopped.pt"
     calls, real = [], script.loss_of
 
     def stop_in_second_epoch(*given):
