@@ -9,10 +9,9 @@ from copy import deepcopy
 import nbformat
 import pytest
 from nbformat import from_dict
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+from nbformat.v4 import new_code_cell, new_output
 from scripts import ROOT, load
 from tiny_notebooks import (
-    KERNELSPEC,
     PARAMETERS,
     committed_notebook,
     exercise,
@@ -93,9 +92,9 @@ def tagged(number, *tags, **metadata):
     return cell(number, metadata=from_dict({"tags": list(tags), **metadata}))
 
 
-def text(number, change):
+def text(number, old, new):
     """Changes the source of a cell."""
-    return lambda nb: nb.cells[number].update(source=change(nb.cells[number].source))
+    return lambda nb: nb.cells[number].update(source=nb.cells[number].source.replace(old, new, 1))
 
 
 def gone(where):
@@ -108,11 +107,10 @@ WARNING = new_output("stream", name="stderr", text="a warning\n")
 ADDRESS = new_output(
     "execute_result", data={"text/plain": "<Line at 0x7f3a12bc>"}, execution_count=3
 )
-SVG = new_output("display_data", data={"image/svg+xml": "<svg/>"})
-
-
-def exchange_tags(nb):
-    nb.cells[11].metadata["tags"], nb.cells[10].metadata["tags"] = ["answer"], ["check"]
+SVG = new_output(
+    "display_data",
+    data={"image/svg+xml": "<svg/>", "text/plain": "<Figure size 640x480 with 1 Axes>"},
+)
 
 
 @pytest.mark.parametrize(
@@ -145,46 +143,22 @@ def test_a_cell_of_imports_alone_may_be_longer(lines, faults):
         (cell(5, outputs=stdout("saved to /home/somebody/runs")), "cell 6: a path of this machine"),
         (cell(5, outputs=[ADDRESS]), "cell 6: an address in memory"),
         (cell(5, outputs=[SVG]), "cell 6: an output of type image/svg+xml"),
-        (cell(3, source=PARAMETERS.replace("seeds = 3\n", "")), "no parameter seeds"),
+        (text(3, "seeds = 3\n", ""), "no parameter seeds"),
         (cell(5, source="print(tier, seeds, device, out)"), "parameter evidence is never read"),
-        (
-            text(3, lambda source: source.replace("seeds = 3", "seeds = 3  # with out = 'x'")),
-            "papermill loses the parameter seeds: its line has another =",
-        ),
-        (
-            text(7, lambda source: source.partition("\n")[2]),
-            "no cell calls parameters.use",
-        ),
-        (text(7, lambda source: "# " + source), "no cell calls parameters.use"),
-        (text(5, lambda source: source + "\nx = 1" * 15), "cell 6: 16 lines of code"),
+        (text(3, "seeds = 3", "seeds = 3  # with out = 'x'"), "papermill loses the parameter seed"),
+        (text(7, 'parameters.use("04"', 'print("04"'), "no cell calls parameters.use"),
+        (text(7, "parameters.use", "# parameters.use"), "no cell calls parameters.use"),
+        (text(5, ")", ")" + "\nx = 1" * 15), "cell 6: 16 lines of code"),
         (gone(4), "no prose between the code cells 4 and 5"),
-        (text(7, lambda source: "import os\n" + source), "imports belong at the top"),
+        (text(7, "print", "import os\nprint"), "imports belong at the top"),
         (tagged(5, "nbval-skip"), "cell 6: tag nbval-skip"),
-        (text(7, lambda source: "# NBVAL_IGNORE_OUTPUT\n" + source), "cell 8: a marker of nbval's"),
-        (tagged(5, "injected-parameters"), "cell 6: tag injected-parameters"),
-        (gone(slice(8, None)), "0 exercises; there must be at least 5"),
+        (text(7, "print", "# NBVAL_IGNORE_OUTPUT\nprint"), "cell 8: a marker of nbval's"),
         (gone(slice(28, None)), "4 exercises; there must be at least 5"),
         (gone(12), "answer (code), check (code); they must be"),
-        (tagged(9), "exercise (markdown), a cell without a tag, answer (code)"),
-        (
-            exchange_tags,
-            "its cells are exercise (markdown), blank (code), check (code), answer (co",
-        ),
-        (
-            lambda nb: nb.cells.insert(12, new_markdown_cell("Prose.")),
-            "check (code), a cell without a tag, answer (markdown); they",
-        ),
-        (
-            tagged(7, "nbval-check-output", "check", **FOLDED),
-            "cell 8 is tagged check (code) but belongs to no exercise",
-        ),
+        (tagged(7, "nbval-check-output", "check", **FOLDED), "cell 8 is tagged check (code) but"),
         (cell(13, source="### Exercise 2: a title"), "are numbered [1, None, 3, 4, 5]; write"),
         (cell(13, source="### Exercise 3. A title"), "exercises are numbered [1, 3, 3, 4, 5]"),
         (tagged(10, "answer"), "cell 11: an answer or a check without jupyter.source_hidden"),
-        (
-            tagged(11, "check", jupyter={"source_hidden": False}),
-            "cell 12: an answer or a check without jupyter.source_hidden",
-        ),
     ],
 )
 def test_each_fault_is_named(committed, spoil, said):
@@ -209,15 +183,9 @@ def test_fix_removes_what_a_run_leaves(committed):
     nb.cells[5].outputs.append(new_output("display_data", data=view))
     hygiene.fix(nb)
     assert nb == clean
-    assert nb.metadata.kernelspec == KERNELSPEC
-    assert hygiene.problems(nb, path) == []
-
-
-def test_fix_keeps_warnings_for_all_to_see(committed):
-    nb, path = committed
-    nb.cells[5].outputs.append(new_output("stream", name="stderr", text="UserWarning: slow\n"))
+    nb.cells[5].outputs.append(WARNING)
     hygiene.fix(nb)
-    assert "UserWarning" in hygiene.problems(nb, path)[0]
+    assert "a warning" in hygiene.problems(nb, path)[0]  # for all to see
 
 
 # nbval on small notebooks: the flags and hooks that the real ones are checked with
@@ -276,12 +244,8 @@ def verdicts(tmp_path_factory):
     def check(auc):
         return (CHECK.format(auc=auc), ["nbval-check-output"], stdout(GOOD))
 
-    data = {"image/svg+xml": "<svg/>", "text/plain": "<Figure size 640x480 with 1 Axes>"}
-    picture = [
-        *stdout("same\n"),
-        new_output("stream", name="stderr", text="the warning of another process"),
-        new_output("display_data", data=data),
-    ]
+    other = new_output("stream", name="stderr", text="the warning of another process")
+    picture = [*stdout("same\n"), other, SVG]
     notebooks = {
         "figures": [
             check(93.5),

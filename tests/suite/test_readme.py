@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import pkgutil
 import re
 import shlex
@@ -24,6 +25,7 @@ from mmlib.suite import cli, parameters, runner
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md")
 PAGES = [*(ROOT / name for name in NAMES), *sorted((ROOT / "docs").rglob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 
 
@@ -38,16 +40,26 @@ def test_what_is_read_first_is_short():
 
 @cache
 def soup_of(page):
-    html = mistune.create_markdown(escape=False, plugins=["table"])(page.read_text("utf-8"))
+    text = page.read_text("utf-8")
+    if page.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+        text = "\n\n".join(sources)
+    html = mistune.create_markdown(escape=False, plugins=["table"])(text)
     return bs4.BeautifulSoup(html, "html.parser")
+
+
+def slug(heading):
+    """The anchor of a heading, as GitHub makes it, also from JupyterLab's."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
 def anchors(page):
     """The anchors that GitHub gives to a page's headings."""
     found = []
     for heading in soup_of(page).find_all(re.compile("^h[1-6]$")):
-        slug = re.sub(r"[^\w\- ]", "", heading.get_text().strip().lower()).replace(" ", "-")
-        found.append(f"{slug}-{found.count(slug)}" if slug in found else slug)
+        name = slug(heading.get_text())
+        found.append(f"{name}-{found.count(name)}" if name in found else name)
     return set(found)
 
 
@@ -63,7 +75,11 @@ def broken_links(page):
         file = (page.parent / unquote(url.path)).resolve() if url.path else page
         root = ROOT if page.is_relative_to(ROOT) else page.parents[1]
         inside = file.is_relative_to(root)  # links out of the clone break elsewhere
-        if not (file.exists() and inside) or (url.fragment and url.fragment not in anchors(file)):
+        if (
+            not (file.exists() and inside)
+            or url.fragment
+            and slug(url.fragment) not in anchors(file)
+        ):
             broken.append(target)
     return broken
 
@@ -77,6 +93,11 @@ def test_links_pictures_and_headings(page):
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(deeper - level <= 1 for level, deeper in pairwise(levels))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_links_of_a_notebook(notebook):
+    assert broken_links(notebook) == []
 
 
 def test_broken_links_are_found(tmp_path):
@@ -242,21 +263,17 @@ def test_wrong_names_are_found(tmp_path):
 
 
 def examples():
-    """Python blocks with the text block that follows, if one does: (page, code, output)."""
+    """Python blocks and the text block that follows, where one does."""
     for page in PAGES:
         for code in soup_of(page).find_all("code", class_="language-python"):
             after = code.parent.find_next_sibling()
-            while after is not None and after.name == "p" and after.get_text() == "prints":
+            if after is not None and after.get_text() == "prints":
                 after = after.find_next_sibling()
-            block = after.find("code") if after is not None and after.name == "pre" else None
-            shown = block is not None and block.get("class") == ["language-text"]
-            yield page, code.get_text(), block.get_text() if shown else None
+            if after is not None and (shown := after.select_one("code.language-text")):
+                yield pytest.param(code.get_text(), shown.get_text(), id=page.stem)
 
 
-@pytest.mark.parametrize(
-    ("code", "output"),
-    [pytest.param(c, o, id=p.stem) for p, c, o in examples() if o is not None],
-)
+@pytest.mark.parametrize(("code", "output"), [*examples()])
 def test_examples_print_what_is_shown(code, output):
     with contextlib.redirect_stdout(io.StringIO()) as said:
         exec(code, {})
@@ -265,9 +282,7 @@ def test_examples_print_what_is_shown(code, output):
 
 @every_page
 def test_yaml_is_yaml(page):
-    for document in (
-        found for block in blocks(page, "yaml") for found in yaml.safe_load_all(block)
-    ):
-        for job in document.get("jobs", {}).values():
-            runs = [shlex.split(step["run"]) for step in job["steps"] if "run" in step]
-            assert [fault for words in runs for fault in command_faults(words)] == []
+    documents = [found for block in blocks(page, "yaml") for found in yaml.safe_load_all(block)]
+    for job in (job for document in documents for job in document.get("jobs", {}).values()):
+        runs = [shlex.split(step["run"]) for step in job["steps"] if "run" in step]
+        assert [fault for words in runs for fault in command_faults(words)] == []

@@ -328,7 +328,6 @@ def test_workers_end_with_a_killed_recording(tmp_path):
         wait_for(lambda pid=pid: not is_alive(int(pid)), seconds=60)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_recording_killed_twenty_times_ends_in_the_same_table(tmp_path):
     script = Path(tiny_jobs.__file__)

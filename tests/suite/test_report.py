@@ -235,24 +235,6 @@ def test_a_browser_opens_every_page_without_a_network(site, browser):
     assert troubles == []
 
 
-@pytest.mark.parametrize(
-    ("added", "said"),
-    [
-        ('<a href="ledgers.html">x</a>', "ledgers.html leads nowhere"),
-        ('<a href="claims.html#here">x</a>', "claims.html#here names no place"),
-        ('<img alt="a" src="https://x.org/a.png">', "https://x.org/a.png leads nowhere"),
-        ('<img src="data:,">', "no alt text"),
-        ("<script></script>", "a script"),
-        ("<style>@import 'https://x.org';</style>", "@import"),
-        (report.mathml(r"\nosuchthing{x}"), r"LaTeX \nosuchthing{x}"),
-    ],
-)
-def test_the_checks_find_what_they_look_for(tmp_path, added, said):
-    (tmp_path / "claims.html").write_text("<p id='there'>")
-    (tmp_path / "index.html").write_text(f"<a href='claims.html#there'>x</a>{added}")
-    assert faults(tmp_path) == [f"index.html: {said}"]
-
-
 def test_overview(site):
     soup = page(site, "index.html")
     counts = "1 supported, 1 opposite, 1 undecided, 1 not tested"
@@ -305,10 +287,7 @@ def test_a_notebooks_page(site):
     assert inline.get_text() == "k<min(n,m)"
     assert block["display"] == "block"
     assert output.find("mfrac")
-
-
-def test_failed_notebooks_have_pages_that_say_so(site):
-    later = words(page(site, "02_later.html").main)
+    later = words(page(site, "02_later.html").main)  # that failed
     assert "Failed in this run. cell 4 failed: ValueError: no <data>" in later
     assert "ValueError : no" in later
     assert "the time limit of 5 s passed" in words(page(site, "03_gone.html").main)
@@ -316,8 +295,7 @@ def test_failed_notebooks_have_pages_that_say_so(site):
 
 @pytest.mark.parametrize("broken", [r"x_{", r"\left( x", r"\undefined y"])
 def test_equations_that_do_not_convert_stay_readable(broken):
-    made = bs4.BeautifulSoup(report.mathml(broken), "html.parser")
-    assert made.code.get_text() == broken
+    assert report.mathml(broken) == f'<code class="latex">{broken}</code>'
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem[:2])

@@ -220,7 +220,9 @@ def test_variation_keeps_a_picture_and_mirrors_what_it_is_told_to(script):
 def test_a_stopped_training_ends_with_the_same_weights(script, tmp_path, monkeypatch):
     scenes = [sample_scene(seed) for seed in split_seeds("backbone", 16, seed=2)]
     pixels = np.stack([np.asarray(draw(scene)) for scene in scenes])
-    args = argparse.Namespace(epochs=2, batch=8, rate=1e-3, seed=0, checkpoint=tmp_path / "whole.pt")
+    args = argparse.Namespace(
+        epochs=2, batch=8, rate=1e-3, seed=0, checkpoint=tmp_path / "whole.pt"
+    )
     whole = script.train(args, pixels, scenes)
 
     args.checkpoint = tmp_path / "stopped.pt"
