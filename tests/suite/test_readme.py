@@ -75,11 +75,8 @@ def broken_links(page):
         file = (page.parent / unquote(url.path)).resolve() if url.path else page
         root = ROOT if page.is_relative_to(ROOT) else page.parents[1]
         inside = file.is_relative_to(root)  # links out of the clone break elsewhere
-        if (
-            not (file.exists() and inside)
-            or url.fragment
-            and slug(url.fragment) not in anchors(file)
-        ):
+        lost = file.exists() and url.fragment and slug(url.fragment) not in anchors(file)
+        if lost or not (file.exists() and inside):
             broken.append(target)
     return broken
 
