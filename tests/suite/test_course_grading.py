@@ -87,8 +87,8 @@ HAND_INS = {
 }  # fmt: skip
 FILES = {  # of another form
     "edits_the_check": (SIX, R, R), "lacks_cells": (R, "error: its cell is missing", R),
-    "other_ids": (R, DC, R), "no_ids": (R, DC, R),
-    "foreign": ("error: it has no cell of the course",),
+    "no_ids": (R, DC, R),
+    "foreign": ("error: it has no exercise of the course",),
     "empty": (NO_FILE,), "leads_nowhere": (NO_FILE,),
     "no_json": ("error: it is not a notebook: ",),
     "cells_are_numbers": ("error: it is not a notebook: ",),
@@ -129,9 +129,6 @@ def graded(teacher, tmp_path_factory):
     short.cells = [cell for cell in short.cells if not any(text in cell.source for text in gone)]
     nbformat.write(short, folder / "lacks_cells.ipynb")
     rewritten = fill({2: "answer_2 = 'dc'"})
-    for number, cell in enumerate(rewritten.cells):
-        cell.id = f"another-{number}"
-    (folder / "other_ids.ipynb").write_text(json.dumps(rewritten))
     for cell in rewritten.cells:
         del cell["id"]
     (folder / "no_ids.ipynb").write_text(json.dumps(rewritten | {"nbformat_minor": 4}))

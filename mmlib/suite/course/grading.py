@@ -176,9 +176,8 @@ def grade(
 def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, dict[int, str]]:
     """The notebook that a hand-in is of, and its answers: the code by exercise.
 
-    It is of that notebook with which it shares most ids of cells, or, where other programs have
-    lost these, most headings of exercises. An answer is the code between the question and the check
-    of its exercise, and in its blank. Raises CourseError for what cannot be graded.
+    It is of that notebook with which it shares most headings of exercises. An answer is the code
+    between such a heading and the check. Raises CourseError for what cannot be graded.
     """
     if not content:
         raise CourseError(f"it is no file, empty, or over {MOST / 1e6:.0f} MB")
@@ -186,31 +185,27 @@ def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, 
     def heading(cell: Any) -> str:
         return cell.source.partition("\n")[0].strip()
 
-    def shared(teacher: Teacher) -> tuple[int, int]:
-        titles = {heading(exercise.question) for exercise in teacher.exercises}
-        return len(ids & {cell.id for cell in teacher.cells}), len(headings & titles)
+    def shared(teacher: Teacher) -> int:
+        return len({heading(one.question) for one in teacher.exercises} & headings)
 
     try:
         cells = nbformat.reads(content.decode(), as_version=4).cells
-        ids, headings = {cell.get("id") for cell in cells}, set(map(heading, cells))
+        headings = set(map(heading, cells))
     except Exception as error:  # nbformat raises whatever a malformed file leads to
         fault = f"it is not a notebook: {type(error).__name__}: {error}".splitlines()[0]
         raise CourseError(fault[:300]) from None
     teacher = max(teachers, key=shared)
-    if not any(shared(teacher)):
-        raise CourseError("it has no cell of the course")
-    exercises = teacher.exercises
-    number_of = {cell.id: one.number for one in exercises for cell in (one.question, one.blank)}
-    ends = {one.check.id for one in exercises}
+    if not shared(teacher):
+        raise CourseError("it has no exercise of the course")
     answers: dict[int, str] = {}
-    current = None
+    number = None
     for cell in cells:
-        number, title = number_of.get(cell.get("id")), HEADING.match(cell.source)
-        if cell.cell_type == "markdown":
-            current = number or (int(title[1]) if title else current)
-        elif cell.get("id") in ends or "check" in cell.metadata.get("tags", []):
-            current = None
-        elif cell.cell_type == "code" and (number := number or current):
+        title = HEADING.match(cell.source) if cell.cell_type == "markdown" else None
+        if title:
+            number = int(title[1])
+        elif "check" in cell.metadata.get("tags", []):
+            number = None
+        elif number and cell.cell_type == "code":
             answers[number] = f"{answers.get(number, '')}\n{cell.source}".strip()
     return teacher, answers
 
