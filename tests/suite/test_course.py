@@ -372,19 +372,6 @@ def test_no_students_copy_speaks_to_teachers(tmp_path, monkeypatch, ran):
         assert "Exercises\n\n" + versions.GRADED + "\n\n" in after
 
 
-@pytest.mark.parametrize(
-    ("line", "left"),
-    [
-        ("An hour; `mmlib course student DIR` writes one.", "An hour."),
-        ("Run it. It is a worked answer; `mmlib course student DIR` writes one.", "Run it."),
-        ("  - a  list; of parts. Both stay.", "  - a  list; of parts. Both stay."),
-        ("`mmlib course student DIR` writes one.", ""),
-    ],
-)
-def test_sentences_for_teachers_go(line, left):
-    assert versions._for_students(line) == left
-
-
 def test_the_plan_counts_the_exercises():
     plan = (ROOT / "docs" / "course.md").read_text(encoding="utf-8").partition("## A plan")[2]
     rows = [line.strip("| ").split(" | ") for line in plan.splitlines() if line.startswith("| 0")]

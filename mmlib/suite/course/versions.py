@@ -21,7 +21,7 @@ REMOVED = {"student": "answer", "answers": "blank", "nbgrader": "answer"}  # cel
 RECORD = ".mmlib-course.json"  # what `write` made in a folder
 # To a notebook beside, or to a page of the repository, which no folder of a course has.
 LINK = re.compile(r"\[([^\]]+)\]\((\d\d_\w+\.ipynb|\.\./)[^)]*\)")
-FOR_TEACHERS = re.compile("course student|worked answer")  # in a sentence that students do not need
+FOR_TEACHERS = re.compile(r"\n.*mmlib course student.*")  # a line that students do not need
 EXERCISES = re.compile(r"#+ [\d. ]*Exercises\n")  # begins the cell before the first of them
 GRADED = (
     "Graded is what stands between an exercise's question and its check; put imports that you "
@@ -134,7 +134,7 @@ def _files(
         if cell.cell_type == "markdown":
             cell.source = LINK.sub(lambda m: m[0] if m[2] in names else m[1], cell.source)
             if version != "answers":
-                cell.source = "\n".join(map(_for_students, cell.source.split("\n")))
+                cell.source = FOR_TEACHERS.sub("", cell.source)
             if version == "student":
                 cell.source = EXERCISES.sub(rf"\g<0>\n{GRADED}\n", cell.source, count=1)
     files = {name: (nbformat.writes(notebook) + "\n").encode()}
@@ -163,14 +163,6 @@ def _package() -> str:
     """A hash of all of mmlib: `core.source` follows each module's imports, which takes longer."""
     files = [p for p in PACKAGE.rglob("*") if p.suffix in (".py", ".yaml", ".json")]
     return _hash(b"".join(path.read_bytes() for path in sorted(files)))
-
-
-def _for_students(line: str) -> str:
-    """A line of prose without sentences, or parts up to a semicolon, that are `FOR_TEACHERS`."""
-    if not FOR_TEACHERS.search(line):
-        return line
-    pieces = [entry for entry in re.split(r"(?<=[.;?!]) ", line) if not FOR_TEACHERS.search(entry)]
-    return re.sub(";$", ".", " ".join(pieces))
 
 
 def _packed() -> dict[str, bytes]:
