@@ -36,12 +36,6 @@ COLUMNS = pa.schema([
     ("cluster", pa.list_(pa.int32())),  # of the first series of each split, null in the others
 ])  # fmt: skip
 BY_DATASET = ("settings", "data", "inapplicable", "systems")
-# What a header must have, in which form. systems: what each is; bounds, may_skip: see `check`.
-HEADER = {
-    "paper": str, "tier": str, "method_version": int, "versions": dict, "machine": dict,
-    "device": str, "inputs": dict, "bounds": dict, "may_skip": str,
-    **dict.fromkeys(BY_DATASET, dict),
-}  # fmt: skip
 MEND = "get it again, or move it away and record anew"
 NAMES, VALUES = ["system", "split", "metric"], "value.list.element"
 ENCODINGS: tuple[dict[str, Any], ...] = (  # the smallest is taken: ranks repeat, margins do not
@@ -133,8 +127,10 @@ def write(
 ) -> list[Path]:
     """Write a recording of each data set; returns the files.
 
-    series: as `engine.tidy` returns them. header: all of `HEADER`; what is by data set may tell of
-    others, too. replace: data sets whose earlier recordings are set aside.
+    series: as `engine.tidy` returns them. header: of `evidence.header`, with paper, tier,
+    method_version, device, inputs; by data set settings, data, inapplicable, systems (what each
+    is); bounds and may_skip as `check` takes them. What is by data set may tell of others, too.
+    replace: data sets whose earlier recordings are set aside.
     Raises DataError for series that break the contract; nothing is then written.
     """
     header = {"systems": {}, "bounds": {}, "may_skip": "", **header}
@@ -220,15 +216,12 @@ def _read(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     try:
         table = pq.read_table(pa.BufferReader(content), use_threads=False)
         header = json.loads(table.schema.metadata[b"mmlib"])
-        wrong = [key for key, kind in HEADER.items() if not isinstance(header.get(key), kind)]
-        if wrong or not table.schema.equals(COLUMNS):
-            raise ValueError(f"of another form: {', '.join(wrong) or 'its columns'}")
+        if not table.schema.equals(COLUMNS):
+            raise ValueError("it has other columns")
         (dataset,) = header["settings"]
-        for key, folder in (("paper", path.parts[-3]), ("tier", path.parts[-4])):
-            if header[key] != folder:
-                raise ValueError(f"it is of the {key} {header[key]}")
-        if path.parent != dataset_folder(path.parent.parent, dataset):
-            raise ValueError(f"it is of the data set {dataset}")
+        place = dataset_folder(Path(header["tier"], header["paper"]), dataset)
+        if place.parts != path.parts[-4:-1]:
+            raise ValueError(f"it is of {place}")
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: damaged ({error}); {MEND}") from None
     series = table.select(["system", "seed", "split", "metric"]).to_pandas()
