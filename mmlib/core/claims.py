@@ -97,11 +97,7 @@ class Assessment:
 
     @property
     def size(self) -> Size:
-        """How large a supported or opposite effect is by `RULE`: whether it lies beyond `smallest`.
-
-        Of several parts the weakest counts, or, of a claim that one suffices to refute, the
-        strongest.
-        """
+        """How large a supported or opposite effect is by `RULE`, that of the part that counts."""
         d, kind = self.claim.smallest, self.claim.kind
         if self.verdict != "opposite" and (self.verdict, kind) != ("supported", "greater"):
             return ""
@@ -299,8 +295,7 @@ def effect_text(claim: Mapping[str, Any]) -> str:
     """A claim's effect with its interval and unit, from its record; "–" where it has none."""
     if any(claim.get(key) is None for key in ("effect", "low", "high")):
         return "–"
-    numbers = "{effect:+.3g} [{low:+.3g}, {high:+.3g}]".format(**claim)
-    return f"{numbers} {claim.get('unit') or ''}".rstrip()
+    return "{effect:+.3g} [{low:+.3g}, {high:+.3g}] {unit}".format(**{"unit": "", **claim}).rstrip()
 
 
 def parts_table(assessed: Iterable[Assessment]) -> pd.DataFrame:
@@ -314,16 +309,15 @@ def parts_table(assessed: Iterable[Assessment]) -> pd.DataFrame:
     return table.set_index(["id", "part"])
 
 
-def ledger(assessed: Iterable[Assessment | Mapping[str, Any]]) -> pd.DataFrame:
-    """A row a claim, from assessments or their records; "–" where there is nothing."""
+def ledger(assessed: Iterable[Assessment]) -> pd.DataFrame:
+    """A row a claim; "–" where there is nothing."""
     rows = []
-    for assessment in assessed:
-        r = assessment.record() if isinstance(assessment, Assessment) else assessment
+    for r in (assessment.record() for assessment in assessed):
         unit, open_ = r["unit"], r["verdict"] == "undecided"
         shown = effect_text(r) if r["parts"] else "–"
         rows.append({
             "id": r["id"], "claim": r["claim"], "paper": r["paper"], "tested by": r["contrast"],
-            "effect, 95 % interval": f"{r['deciding']}: {shown}" if r.get("deciding") else shown,
+            "effect, 95 % interval": f"{r['deciding']}: {shown}" if r["deciding"] else shown,
             "sd between parts": f"{r['tau']:.2g}" if len(r["parts"]) > 1 else "–",
             "smallest of interest": f"{r['smallest']:g} {unit}",
             "verdict": r["verdict"], "size": r["size"] or "–",

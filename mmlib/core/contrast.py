@@ -92,8 +92,8 @@ class Vocabulary:
         It is paired by item, and by those seeds that all collections have. Clusters are those of
         the first term. Items without a value of each term in each seed are left out.
         """
-        of_terms = [evidence.seeds_of(collection) for collection, *_ in terms]
-        shared = [seed for seed in seeds if all(seed in recorded for recorded in of_terms)]
+        common = set.intersection(*(set(evidence.seeds_of(collection)) for collection, *_ in terms))
+        shared = [seed for seed in seeds if seed in common]
         if not shared:
             return "what is compared has no seed in common"
         values = [weight * self.values(evidence, term, shared) for term, weight in terms.items()]
@@ -101,9 +101,9 @@ class Vocabulary:
         if total.ndim == 1:
             return over_seeds(total) if len(total) > 1 else ONE_SEED
         first = next(iter(terms))
-        result = self.recorded(evidence, first)
-        clusters = evidence.clusters(first[0], result.split if result else "test")
-        return crossed_known(total, clusters)
+        recorded = self.recorded(evidence, first)
+        assert recorded is not None
+        return crossed_known(total, evidence.clusters(first[0], recorded.split))
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ class Contrast:
                 for text, weight in weights.items():
                     term = TERM.fullmatch(text.format(**names))
                     assert term is not None
-                    place = term["collection"] or collection
-                    terms[place, term["system"], term["metric"] or metric] = weight
+                    key = term["collection"] or collection, term["system"], term["metric"] or metric
+                    terms[key] = weight
                 named.setdefault(label.format(**names), []).append(terms)
         return named
 
@@ -184,8 +184,7 @@ def _weights(contrast: Any) -> Iterator[Mapping[str, float]]:
     elif isinstance(contrast, Mapping):
         yield contrast
     else:
-        for one in contrast:
-            yield from _weights(one)
+        yield from chain.from_iterable(map(_weights, contrast))
 
 
 def claims_of(
@@ -201,14 +200,14 @@ def claims_of(
     defaults, claims = table.pop("defaults", {}), []
     if unknown := functions.keys() - table.keys():
         raise ValueError(f"{module}: functions of no claim: {', '.join(sorted(unknown))}")
-    for name, own in table.items():
-        row = {**defaults, **own}
+    for name, row in table.items():
+        row = {**defaults, **row}
         if ("parts" in row) + ("untested" in row) + (name in functions) != 1:
             raise ValueError(f"{module}: {name} needs one of parts, untested and a function")
-        told = {one.name: row.pop(one.name) for one in fields(Claim) if one.name in row}
+        words = {field.name: row.pop(field.name) for field in fields(Claim) if field.name in row}
         try:
             effects = functions.get(name) or Contrast(vocabulary, **row)
-            claims.append(Claim(id=name, effects=effects, **told))
+            claims.append(Claim(id=name, effects=effects, **words))
         except TypeError as error:  # a field that is unknown or lacks
             raise ValueError(f"{module}: {name}: {error}") from None
     return tuple(claims)

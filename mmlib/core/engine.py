@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from mmlib.core.device import pick_device
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import in_order
+from mmlib.core.files import cached
 from mmlib.core.jobs import EPOCHS, JOB, SERIES, Answer, Data, Job, JobFunction, Run, Stage
 from mmlib.core.parallel import in_processes, on_cluster
 from mmlib.core.paths import cache_dir, write_atomic
@@ -136,17 +135,10 @@ def handed_over(
 
     function: what makes them. They lie beside the jobs, under the key of function, job and data,
     one folder a kind of device.
-    Raises DataError for a damaged file.
     """
-    folder = run.folder or job_folder(run.device)
-    path = folder / f"{job_key(function, job, data)}.safetensors"
-    if not path.exists():
-        tensors = {name: value.detach().cpu().contiguous() for name, value in make().items()}
-        write_atomic(path, lambda file: save_file(tensors, file))
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise DataError(f"{path}: damaged ({error}); delete it, it is made again") from None
+    path = (run.folder or job_folder(run.device)) / f"{job_key(function, job, data)}.safetensors"
+    arrays = cached(path, lambda: {name: t.detach().cpu().numpy() for name, t in make().items()})
+    return {name: torch.tensor(array) for name, array in arrays.items()}
 
 
 def write_answer(path: Path, answer: Answer) -> None:

@@ -9,7 +9,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import version
 from typing import Any
@@ -45,6 +45,9 @@ class Evidence:
     series: pd.DataFrame
     header: Mapping[str, Any]
     recordings: Sequence[Mapping[str, Any]] = ()
+    _derived: dict[tuple[str, Key], dict[int, Any]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @cached_property
     def _series(self) -> dict[Key, dict[int, np.ndarray]]:
@@ -54,10 +57,6 @@ class Evidence:
         for *key, seed, values in zip(*(self.series[name] for name in names), strict=True):
             series.setdefault((key[0], key[1], key[2], key[3]), {})[seed] = values
         return series
-
-    @cached_property
-    def _derived(self) -> dict[tuple[str, Key], dict[int, Any]]:
-        return {}
 
     @cached_property
     def datasets(self) -> list[str]:

@@ -55,7 +55,7 @@ def write_tensors(
     be read by whom the user's umask lets: safetensors' own writing does neither.
     """
     # Of an array in another order safetensors writes the bytes as they lie, and reads others.
-    ordered = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     content = save(ordered, dict(notes) if notes else None)
     write_atomic(path, lambda file: file.write_bytes(content))
 

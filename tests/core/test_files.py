@@ -115,11 +115,12 @@ def test_a_cut_cache_is_made_anew(tmp_path, cut):
     assert [p.name for p in path.parent.iterdir()] == ["kept.safetensors"]
 
 
-def test_a_cache_keeps_arrays_whose_axes_were_exchanged(tmp_path):
-    array = np.arange(24.0).reshape(2, 3, 4).transpose(0, 2, 1)
-    path = tmp_path / "kept.safetensors"
+def test_a_cache_keeps_numbers_and_arrays_whose_axes_were_exchanged(tmp_path):
+    made = {"values": np.arange(24.0).reshape(2, 3, 4).transpose(0, 2, 1), "number": np.array(2.5)}
     for _ in range(2):  # made, then read
-        assert np.array_equal(cached(path, lambda: {"values": array})["values"], array)
+        found = cached(tmp_path / "kept.safetensors", lambda: made)
+        assert np.array_equal(found["values"], made["values"])
+        assert found["number"].shape == ()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
