@@ -13,13 +13,10 @@ from mmlib.core.evidence import NO_SEED
 from mmlib.core.tables import (
     Cells,
     Result,
-    beside,
     interval,
-    paper_values,
     save_results,
     table,
     without_formulas,
-    write_json,
 )
 
 
@@ -64,11 +61,6 @@ def test_a_result_that_json_cannot_say_is_refused_and_leaves_no_file(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         save_results([result(float("nan"))], tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_numpy_numbers_become_plain(tmp_path):
-    write_json(tmp_path / "x.json", {"a": np.float32(0.5), "b": np.int64(3), "c": np.bool_(True)})
-    assert json.loads((tmp_path / "x.json").read_text()) == {"a": 0.5, "b": 3, "c": True}
 
 
 # --- Tables ---------------------------------------------------------------------------------------
@@ -120,16 +112,3 @@ def test_a_table_has_what_is_recorded(evidence):
     assert np.isnan(numbers.loc["b", "s"])
     pairs = table({("d", "A"): "A"}, {("hit", "ours"): "hit"}, cells.spread)
     assert (pairs.index.nlevels, pairs.columns.nlevels) == (2, 2)
-
-
-def test_our_numbers_stand_beside_the_papers():
-    printed = paper_values("links", "table2_mscoco")
-    ours = pd.DataFrame({"AUC": {"DC": "91.0 ± 1.0", "Mine": "1.3"}, "p@1": {"DC": "50.0"}})
-    made = beside(ours, printed)
-    assert made.loc["AP", ("p@1", "paper")] == "91.0"
-    assert made.loc["TK+½k", ("AUC", "paper")] == "99.0"
-    assert made.loc["DC", [("AUC", "ours"), ("p@1", "ours"), ("p@5", "ours")]].tolist() == [
-        "91.0 ± 1.0", "50.0", "–",
-    ]  # fmt: skip
-    assert made.loc["Mine"].tolist() == ["–", "1.3", "–", "–", "–", "–"]
-    assert made.index.tolist() == [*printed.index, "Mine"]
