@@ -8,41 +8,17 @@ import cora_oracles as loops
 import networkx as nx
 import numpy as np
 import pytest
+import tiny_cora as toys
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_cora import (
-    CLS,
-    HIGH,
-    INNER,
-    MASK,
-    NAMES,
-    NONE,
-    READER,
-    RICH,
-    SEP,
-    WORDS,
-    descriptions,
-    drawn_batch,
-    graph_set,
-    paired,
-    scene,
-    split_of,
-    whole,
-)
 
 from mmlib.papers.cora.data.texts import Reader
-from mmlib.papers.cora.method import GraphEncoder
 from mmlib.papers.cora.run.batches import drop_regions, mask_words, training_batches
 from mmlib.papers.cora.run.systems import CORA, Augmentation, Settings
-from mmlib.papers.cora.variants import (
-    FullyConnectedEncoder,
-    FullyConnectedJointEncoder,
-    JointEncoder,
-)
 
 few, many = (settings(max_examples=n, deadline=None) for n in (25, 60))
 seeds = st.integers(0, 2**32 - 1)
-described_ = st.lists(descriptions(), min_size=1, max_size=5)
+described_ = st.lists(toys.descriptions(), min_size=1, max_size=5)
 
 # --- Graphs as arrays ----------------------------------------------------------------------------
 
@@ -52,9 +28,9 @@ def read_back(batch):
 
     def text(row):
         ids = batch.tokens[row][: batch.lengths[row]].tolist()
-        assert (ids[0], ids[-1]) == (CLS, SEP)
+        assert (ids[0], ids[-1]) == (toys.CLS, toys.SEP)
         assert not batch.tokens[row][batch.lengths[row] :].any()
-        return " ".join(WORDS[i] for i in ids[1:-1])
+        return " ".join(toys.WORDS[i] for i in ids[1:-1])
 
     found = []
     for c in range(batch.captions):
@@ -76,7 +52,7 @@ def read_back(batch):
 @given(described_, st.data())
 def test_a_batch_holds_the_graphs_of_its_rows(described, data):
     rows = data.draw(st.lists(st.integers(0, len(described) - 1), min_size=1, max_size=6))
-    texts = graph_set(described)
+    texts = toys.graph_set(described)
     batch = texts.batch(np.array(rows))
     wanted = [(objects, sorted(relations)) for objects, relations in (described[r] for r in rows)]
     assert read_back(batch) == wanted
@@ -89,56 +65,21 @@ def test_a_batch_holds_the_graphs_of_its_rows(described, data):
         assert found.tolist() == own.tolist()
 
 
-@many
-@given(described_, st.booleans())
-def test_edges_are_those_of_the_graphs(described, connected):
-    batch, start, attribute = whole(described), 0, sum(len(d[0]) for d in described)
-    joint, pairs, stars = set(), set(), {(i, i) for i in range(attribute)}
-    for objects, relations in described:
-        number = {i: start + i for i in range(len(objects))}
-        graph = nx.Graph([(a, b) for a, _, b in relations])
-        graph.add_nodes_from(number)
-        for i, (_, *said) in enumerate(objects):
-            for k in range(len(said)):
-                number[i, k] = attribute
-                stars |= {(attribute, number[i]), (number[i], attribute)}
-                graph.add_edge(i, (i, k))
-                attribute += 1
-        start += len(objects)
-        graph = nx.complete_graph(graph.nodes) if connected else graph
-        graph.add_edges_from((n, n) for n in graph.nodes)
-        for a, b in graph.edges():
-            both = {(number[a], number[b]), (number[b], number[a])}
-            joint |= both
-            if not isinstance(a, tuple) and not isinstance(b, tuple):
-                pairs |= both
-    two, one = (GraphEncoder, JointEncoder) if not connected else (
-        FullyConnectedEncoder, FullyConnectedJointEncoder)  # fmt: skip
-    for got, wanted in (
-        (two.edges(None, batch), pairs),
-        (one.edges(None, batch), joint),
-        (batch.attribute_edges(back=True), stars),
-        (batch.attribute_edges(), {(s, t) for s, t in stars if t < start}),
-    ):
-        edges = list(zip(*(ends.tolist() for ends in got), strict=True))
-        assert Counter(edges) == Counter(wanted)  # each once
-
-
 def test_no_more_is_kept_of_a_graph_and_of_a_phrase_than_the_limits():
     looks = [("red", "tall", "two", "young", "dog")]
     crowd = [(f"man{i}", *looks[0]) for i in range(15)]
     ties = [(i, f"link{j}", 14 - i) for i in range(15) for j in range(3)]
-    texts = READER.graphs([scene(crowd, ties)])
+    texts = toys.READER.graphs([toys.scene(crowd, ties)])
     batch = texts.batch(np.array([0]))
     assert [texts.phrases[i] for i in batch.names] == [f"man{i}" for i in range(13)]
     assert (len(batch.owner), len(batch.relations)) == (13 * 4, 26)
     assert {texts.phrases[i] for i in batch.described.flatten()} == set(looks[0][:4])
     assert max(batch.subject.max(), batch.object.max()) < 13
     long = "a b c d e f g h i"
-    texts = READER.graphs([scene([(long, long)], [(0, long, 0)])])
+    texts = toys.READER.graphs([toys.scene([(long, long)], [(0, long, 0)])])
     assert set(texts.phrases) == {"a b c d e f", "a b c", "a b c d e f g"}
     with pytest.raises(ValueError, match="graph 1 has no object"):
-        READER.graphs([scene([("dog",)]), nx.MultiDiGraph()])
+        toys.READER.graphs([toys.scene([("dog",)]), nx.MultiDiGraph()])
 
 
 # --- Augmentation --------------------------------------------------------------------------------
@@ -152,8 +93,8 @@ def within(hits, trials, rate):
 def test_objects_attributes_and_relations_are_dropped_at_their_rates():
     objects = [(f"name{i}", f"look{i}", f"seen{i}") for i in range(6)]
     pairs = [(i, f"tie{i}{j}", j) for i in range(6) for j in range(6) if i < j]
-    texts = READER.graphs([scene(objects, pairs)])
-    batch = texts.batch(np.zeros(1500, int), HIGH, np.random.default_rng(0))
+    texts = toys.READER.graphs([toys.scene(objects, pairs)])
+    batch = texts.batch(np.zeros(1500, int), toys.HIGH, np.random.default_rng(0))
     kept = np.bincount(batch.caption, minlength=1500)
     assert kept.min() >= 1
     assert within(1500 * 6 - len(batch.objects), 1500 * 6, 0.3)
@@ -166,14 +107,14 @@ def test_objects_attributes_and_relations_are_dropped_at_their_rates():
 
 
 @few
-@given(st.lists(descriptions(), min_size=1, max_size=4), seeds)
+@given(st.lists(toys.descriptions(), min_size=1, max_size=4), seeds)
 def test_an_augmented_graph_is_part_of_the_graph(described, seed):
     unique = [
-        ([(f"{NAMES[i]} {name}", *said) for i, (name, *said) in enumerate(objects)], relations)
+        ([(f"{toys.NAMES[i]} {name}", *said) for i, (name, *said) in enumerate(objects)], relations)
         for objects, relations in described
     ]
-    calm = replace(HIGH, mask=0.0)  # words are left alone
-    batch = graph_set(unique).batch(np.arange(len(unique)), calm, np.random.default_rng(seed))
+    calm = replace(toys.HIGH, mask=0.0)  # words are left alone
+    batch = toys.graph_set(unique).batch(np.arange(len(unique)), calm, np.random.default_rng(seed))
     for (objects, relations), (left, ties) in zip(unique, read_back(batch), strict=True):
         places = [[name for name, *_ in objects].index(name) for name, *_ in left]
         assert places
@@ -185,50 +126,43 @@ def test_an_augmented_graph_is_part_of_the_graph(described, seed):
 
 def test_everything_but_one_object_may_go_at_rate_one():
     all_gone = Augmentation(0.0, 1.0, 1.0, 1.0, 1.0)
-    batch = graph_set(RICH).batch(np.arange(4), all_gone, np.random.default_rng(0))
+    batch = toys.graph_set(toys.RICH).batch(np.arange(4), all_gone, np.random.default_rng(0))
     assert batch.caption.tolist() == [0, 1, 2, 3]
     assert len(batch.owner) == len(batch.relations) == 0
     for row, n in zip(batch.tokens, batch.lengths, strict=True):
-        assert (row[1 : n - 1] != MASK).sum() == 1
+        assert (row[1 : n - 1] != toys.MASK).sum() == 1
 
 
 @pytest.mark.parametrize("mask", [0.1, 1.0])
 def test_words_are_masked_at_their_rate_and_one_is_left(mask):
     ids = np.zeros((2000, 12), int)
-    ids[:, :10] = [CLS, *range(100, 108), SEP]
-    how = replace(NONE, mask=mask)
-    new = mask_words(ids, np.full(2000, 10), MASK, how, np.random.default_rng(1))
-    masked, left = new == MASK, new >= 100
+    ids[:, :10] = [toys.CLS, *range(100, 108), toys.SEP]
+    how = replace(toys.NONE, mask=mask)
+    new = mask_words(ids, np.full(2000, 10), toys.MASK, how, np.random.default_rng(1))
+    masked, left = new == toys.MASK, new >= 100
     assert (masked.sum() + left.sum(), left.sum(axis=1).min() > 0) == (16000, True)
     for i in range(1, 9):  # every place alike
         assert within(masked[:, i].sum(), 2000, mask if mask < 1 else 7 / 8)
     assert (np.where(masked, ids, new) == ids).all()
-    short = np.array([[CLS, 50, SEP], [CLS, SEP, 0]])
-    assert (mask_words(short, np.array([3, 2]), MASK, how, np.random.default_rng(0)) == short).all()
+    short = np.array([[toys.CLS, 50, toys.SEP], [toys.CLS, toys.SEP, 0]])
+    assert (
+        mask_words(short, np.array([3, 2]), toys.MASK, how, np.random.default_rng(0)) == short
+    ).all()
 
 
 def fields_of(batch):
     return {k: v.tolist() if hasattr(v, "tolist") else v for k, v in vars(batch).items()}
 
 
-def test_a_generator_and_its_seed_decide_what_is_augmented():
-    texts, rows = graph_set(RICH * 5), np.arange(20)
-    plain = read_back(texts.batch(rows))
-    drawn = [fields_of(texts.batch(rows, HIGH, np.random.default_rng(s))) for s in (3, 3, 4)]
-    assert drawn[0] == drawn[1] != drawn[2]
-    for batch in (texts.batch(rows, HIGH), texts.batch(rows, NONE, np.random.default_rng(0))):
-        assert read_back(batch) == plain
-
-
 def test_sequences_are_cut_and_masked():
-    texts = READER.sequences(["man hold red cup", "dog", "two dog near fence"])
+    texts = toys.READER.sequences(["man hold red cup", "dog", "two dog near fence"])
     plain = texts.batch(np.array([1, 1]))
-    assert plain.tokens.tolist() == [[CLS, WORDS.index("dog"), SEP]] * 2
-    drawn = texts.batch(np.zeros(500, int), replace(NONE, mask=0.3), np.random.default_rng(0))
+    assert plain.tokens.tolist() == [[toys.CLS, toys.WORDS.index("dog"), toys.SEP]] * 2
+    drawn = texts.batch(np.zeros(500, int), replace(toys.NONE, mask=0.3), np.random.default_rng(0))
     # All four words drawn: one is spared, which takes 0.3 ** 4 / 4 from each word's rate.
-    assert within((drawn.tokens == MASK).sum().item(), 2000, 0.3 - 0.3**4 / 4)
-    ids = Reader(WORDS, delimiters=False).sequences(["dog"]).tokens[0]
-    assert ids[ids > 0].tolist() == [WORDS.index("dog")]
+    assert within((drawn.tokens == toys.MASK).sum().item(), 2000, 0.3 - 0.3**4 / 4)
+    ids = Reader(toys.WORDS, delimiters=False).sequences(["dog"]).tokens[0]
+    assert ids[ids > 0].tolist() == [toys.WORDS.index("dog")]
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.35, 1.0])
@@ -247,7 +181,7 @@ def test_regions_are_dropped_at_their_rate_and_never_all(rate):
 
 # --- Batches -------------------------------------------------------------------------------------
 
-PAIRED = paired()
+PAIRED = toys.paired()
 
 
 def epochs_of(split, how, size, captions=1, seed=0):
@@ -258,19 +192,19 @@ def epochs_of(split, how, size, captions=1, seed=0):
 def numbered(described, image_of):
     """A split whose features (images, 5, INNER) are the number of their image."""
     count = np.arange(max(image_of) + 1, dtype=np.float32)
-    return split_of(described, image_of, np.tile(count[:, None, None], (1, 5, INNER)))
+    return toys.split_of(described, image_of, np.tile(count[:, None, None], (1, 5, toys.INNER)))
 
 
 @few
 @given(
-    st.lists(descriptions(3), min_size=6, max_size=6), st.sampled_from(["image", "caption"]),
+    st.lists(toys.descriptions(3), min_size=6, max_size=6), st.sampled_from(["image", "caption"]),
     st.lists(st.integers(0, 5), min_size=2, max_size=5), seeds,
 )  # fmt: skip
 def test_a_batch_knows_which_images_contain_which_entities(described, match, rows, seed):
     image_of, captions_of = [0, 0, 0, 1, 2, 2], [[0, 1, 2], [3], [4, 5]]
-    split = split_of(described, image_of, np.zeros((3, 5, INNER), np.float32))
+    split = toys.split_of(described, image_of, np.zeros((3, 5, toys.INNER), np.float32))
     assert [own.tolist() for own in split.captions_of] == captions_of
-    batch = drawn_batch(split, HIGH, rows, match=match, seed=seed)
+    batch = toys.drawn_batch(split, toys.HIGH, rows, match=match, seed=seed)
     phrases = split.texts["graph"].phrases
     same = [[image_of[a] == image_of[b] for b in rows] for a in rows]
     assert batch.same.tolist() == same
@@ -285,7 +219,7 @@ def test_a_batch_knows_which_images_contain_which_entities(described, match, row
 
 
 def test_batches_depend_on_seed_and_epoch_alone_and_have_the_rates_of_the_settings():
-    def epoch(seed, number, how=HIGH):
+    def epoch(seed, number, how=toys.HIGH):
         return list(epochs_of(PAIRED, how, 400, 2, seed)(number))
 
     drawn = [
@@ -296,20 +230,20 @@ def test_batches_depend_on_seed_and_epoch_alone_and_have_the_rates_of_the_settin
     assert all(other != drawn[0] for other in drawn[2:])
     every = np.tile(np.arange(8), 100)
     how = Augmentation(0.35, 0.0, 0.2, 0.25, 0.3)
-    plain, drawn = drawn_batch(PAIRED, NONE, every), drawn_batch(PAIRED, how, every)
+    plain, drawn = toys.drawn_batch(PAIRED, toys.NONE, every), toys.drawn_batch(PAIRED, how, every)
     assert (plain.counts == 5).all()
     assert within(4000 - drawn.counts.sum().item(), 4000, 0.35 - 0.35**5 / 5)  # never all
     for name, rate in {"owner": 0.2, "subject": 0.25, "position": 0.0}.items():
         all_, left = (len(getattr(b.text, name)) for b in (plain, drawn))
         assert within(all_ - left, all_, rate)
-    assert (drawn.text.tokens == MASK).any()
+    assert (drawn.text.tokens == toys.MASK).any()
 
 
 @pytest.mark.parametrize("captions", [1, 2, 5])
 def test_an_epoch_shows_each_image_with_so_many_of_its_captions(captions):
     image_of = np.array([2, 0, 1, 0, 2, 2, 0, 0])  # 4, 1 and 3 captions, in no order
     shown = Counter()
-    for batch in epochs_of(numbered(RICH * 2, image_of), NONE, 100, captions)(0):
+    for batch in epochs_of(numbered(toys.RICH * 2, image_of), toys.NONE, 100, captions)(0):
         shown.update(batch.regions[:, 0, 0].long().tolist())
     assert shown == {0: min(4, captions), 1: 1, 2: min(3, captions)}
 
@@ -318,7 +252,7 @@ def test_captions_keep_their_images_and_come_in_another_order_each_epoch():
     split = numbered([([(f"name{i}",)], []) for i in range(41)], range(41))
     names, orders = split.texts["graph"].phrases, []
     for number in (0, 1):
-        drawn = list(epochs_of(split, NONE, 10)(number))
+        drawn = list(epochs_of(split, toys.NONE, 10)(number))
         assert [len(b.regions) for b in drawn] == [10] * 4  # the last one has no negative
         orders.append([int(names[n][4:]) for b in drawn for n in b.text.names])
         assert orders[-1] == [int(i) for b in drawn for i in b.regions[:, 0, 0]]
@@ -328,7 +262,7 @@ def test_captions_keep_their_images_and_come_in_another_order_each_epoch():
 
 
 def test_captions_are_drawn_anew_each_epoch():
-    split = numbered([*(([(name,)], []) for name in NAMES), ([("man",)], [])], [0] * 5 + [1])
-    epoch, phrases = epochs_of(split, NONE, 128), split.texts["graph"].phrases
+    split = numbered([*(([(name,)], []) for name in toys.NAMES), ([("man",)], [])], [0] * 5 + [1])
+    epoch, phrases = epochs_of(split, toys.NONE, 128), split.texts["graph"].phrases
     drawn = {phrases[n] for i in range(40) for b in epoch(i) for n in b.text.names}
-    assert drawn == set(NAMES)
+    assert drawn == set(toys.NAMES)

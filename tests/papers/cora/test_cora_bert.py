@@ -9,7 +9,6 @@ import torch
 import transformers
 from scipy.stats import zscore
 
-from mmlib.core.jobs import Run
 from mmlib.features.bert import BertEncoder
 from mmlib.papers.cora.data.texts import PieceReader
 from mmlib.papers.cora.run import systems
@@ -146,20 +145,6 @@ def test_only_what_shall_learn_moves_and_not_before_its_time(arrays, folder, mon
     if kind == "tuned":  # its dropout is off, too
         _, frozen = train(job(name.replace("BERT, tuned", "frozen BERT")), arrays)
         assert frozen == history[:1]
-
-
-def test_a_resumed_training_standardises_as_before(arrays, tmp_path):
-    def stop(history):
-        raise InterruptedError
-
-    one, path = job("Sequence, BERT, tuned", epochs=2, frozen_epochs=0.5), tmp_path / "model.pt"
-    whole, history = train(one, arrays)
-    with pytest.raises(InterruptedError):
-        train(one, arrays, Run(checkpoint=path, after_epoch=stop))
-    again, resumed = train(one, arrays, Run(checkpoint=path))
-    assert resumed == history
-    for a, b in zip(whole.state_dict().values(), again.state_dict().values(), strict=True):
-        assert torch.equal(a, b)
 
 
 def test_without_a_bert_and_in_the_authors_form_there_is_none(arrays, folder):

@@ -10,8 +10,7 @@ import tiny_cora as toys
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_cora import CONTEXT, GAT, alphas, stir, weights_of
-from torch import nn
+from tiny_cora import GAT, alphas, stir, weights_of
 
 from mmlib.core.ranking import KS, metrics, ranks_of_scores
 from mmlib.papers.cora import method
@@ -36,35 +35,6 @@ def set_weights(layer, **values):
 
 
 # --- Worked examples -----------------------------------------------------------------------------
-
-ATTENTION = [  # form, one map for all three, nodes, α into node 0, node 0 after the layer
-    ("printed", torch.eye(2), [[0.0, 0], [1, 0], [0, -1]], [0.220409, 0.599135, 0.180456],
-     [0.599135, 0]),
-    ("authors", torch.eye(4), [[0.0, 0, 0, 0], [1, 0, 0, 0], [0, -1, 0, 2]],
-     [0.102376, 0.278286, 0.619338], [0.080456, 0, 0, 1.514532]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("form", "eye", "nodes", "weights", "wanted"), ATTENTION)
-def test_graph_attention_by_hand(form, eye, nodes, weights, wanted):
-    maps = {"left__weight": eye, "right__weight": eye}
-    maps |= {"value__weight": eye} if form == "authors" else {}
-    layer = set_weights(GAT[form](len(eye), 1), attention=torch.ones(1, len(eye)), **maps)
-    edges = torch.tensor(nodes), torch.tensor([0, 1, 2]), torch.tensor([0, 0, 0])
-    assert alphas(layer, *edges).flatten().tolist() == printed(weights)
-    assert layer(*edges)[0].tolist() == pytest.approx(wanted, abs=2e-6)
-
-
-@pytest.mark.parametrize(
-    ("form", "wanted"), [("printed", [10.5, 6, 15]), ("authors", [17 / 3, 6, 9])]
-)
-def test_relation_context_by_hand(form, wanted):
-    layer = set_weights(CONTEXT[form](1), active__weight=[[0.1, 1]], passive__weight=[[0.2, 1]])
-    if form == "authors":
-        layer.norm = nn.Identity()  # of one number it would be 0
-    entities, relations = torch.tensor([[1.0], [2], [3]]), torch.tensor([[10.0], [20], [30]])
-    out = layer(entities, relations, torch.tensor([0, 2, 0]), torch.tensor([1, 0, 2]))
-    assert out.flatten().tolist() == near(wanted)
 
 
 def test_pooling_by_hand():

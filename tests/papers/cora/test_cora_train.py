@@ -9,10 +9,8 @@ import tiny_cora as toys
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 from tiny_cora import HOW, job, tiny
 
-from mmlib.core.engine import Resources
 from mmlib.core.jobs import Run
 from mmlib.core.ranking import KS, metrics, ranks_of_scores
 from mmlib.papers.cora import method
@@ -29,7 +27,6 @@ from mmlib.papers.cora.run.systems import (
     Settings,
 )
 from mmlib.papers.cora.run.train import fresh, learning_rate, train, train_and_score
-from mmlib.suite import record
 
 CHANCE = 2 * 100 * (1 + 5 + 10) / 24  # RSUM at random, about: 24 images of two captions each
 QUICK = replace(HOW, epochs=1)
@@ -273,27 +270,3 @@ def test_the_jobs_of_a_record_have_every_system_once_and_its_budget(arrays, tier
 def test_the_budgets_of_the_papers_data_are_the_papers():
     assert systems.budget("paper", "f30k") == Settings()
     assert systems.budget("paper", "coco") == Settings(batch=256)
-
-
-def test_evidence_is_recorded_added_to_and_judged(arrays, monkeypatch, tmp_path):
-    """Three systems on toy pictures, one epoch each; no query is timed."""
-    few = ("CORA", "Joint", "Sequence, CORA's rest")
-    monkeypatch.setattr(systems, "SYSTEMS", {name: SYSTEMS[name] for name in few})
-    monkeypatch.setattr(jobs, "budget", lambda *_: QUICK)
-    small = replace(
-        jobs.EXPERIMENT,
-        load_study=lambda tier, datasets: {},
-        load_arrays=lambda study, tier: {"world": arrays},
-        budget=lambda *_: QUICK,
-        stages=lambda *how: jobs.stages(*how)[:-1],
-    )
-    monkeypatch.setattr(record, "experiment_of", lambda number: small)
-    resources = Resources(workers=1, folder=tmp_path / "jobs")
-    how = {"resources": resources, "folder": tmp_path / "evidence"}
-    record.record("03", "world", [0, 1], **how)
-    text = record.write_judgement("03", "world", tmp_path / "out", tmp_path / "evidence")
-    assert "C2 " in text.replace("\n", " ")
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"verdicts.json", "ledger.csv", "results_world.csv"} <= names
-    with Image.open(tmp_path / "out" / "overview.png") as drawn:  # in the style of the notebooks
-        assert drawn.info["dpi"] == pytest.approx((150, 150), abs=0.1)

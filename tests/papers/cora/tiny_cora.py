@@ -10,7 +10,7 @@ from torch import nn
 
 from mmlib.core.jobs import Job
 from mmlib.papers.cora.data.texts import Reader
-from mmlib.papers.cora.method import GATv2, RelationContext
+from mmlib.papers.cora.method import GATv2
 from mmlib.papers.cora.run.batches import Arrays, Split, make_batch
 from mmlib.papers.cora.run.systems import (
     ERRORS,
@@ -21,7 +21,7 @@ from mmlib.papers.cora.run.systems import (
     Settings,
     System,
 )
-from mmlib.papers.cora.variants import AuthorsContext, PrintedGATv2, build
+from mmlib.papers.cora.variants import PrintedGATv2, build
 
 NAMES = ("man", "dog", "fence", "red cup", "old stone house")
 LOOKS = ("tall", "red", "young", "jumping quickly", "two")
@@ -139,7 +139,6 @@ def model_of(settings=TINY, **changes):
 
 
 GAT = {"printed": PrintedGATv2, "authors": GATv2}
-CONTEXT = {"printed": RelationContext, "authors": lambda width: AuthorsContext(width, 0.0)}
 
 
 def alphas(layer, nodes, source, target):
