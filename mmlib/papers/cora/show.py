@@ -24,28 +24,21 @@ from mmlib.papers.cora.data.controlled import CAPTIONS, RECORDED, ControlledImag
 from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.run import systems
-from mmlib.papers.cora.run.systems import (
-    BAG,
-    COMPARED,
-    CORA,
-    JOINT,
-    ORDER,
-    SEQUENCE,
-    TWO_STEP,
-    VSE,
-    WITH_BERT,
-    original,
-)
+from mmlib.papers.cora.run.systems import COMPARED, ORDER, WITH_BERT, original
 from mmlib.world.schema import ACTION_RELATIONS
 
+CORA, TWO_STEP, JOINT, SEQUENCE, BAG, VSE, AUTHORS = (row.system for row in (
+    systems.CORA, systems.TWO_STEP, systems.JOINT, systems.SEQUENCE, systems.BAG, systems.VSE,
+    systems.AUTHORS,
+))  # fmt: skip
 _TABLE = table_beside(__file__)
 OUR_NAMES, NAMES_IN, FIELDS = _TABLE["names"], _TABLE["names_in"], _TABLE["fields"]
 MAIN, COLLECTIONS = _TABLE["main"], _TABLE["collections"]
-COLOURS = dict(zip((*COMPARED, JOINT.system), (*plots.COLOURS[:5], plots.COLOURS[6]), strict=True))
+COLOURS = dict(zip((*COMPARED, JOINT), (*plots.COLOURS[:5], plots.COLOURS[6]), strict=True))
 ON_DEV = "dev_RSUM", "RSUM on dev"
 CHANCE = 100 / FAMILY
-BOUND = (CORA.system, JOINT.system, SEQUENCE.system, BAG.system)  # of which figures have a line
-SHORT = {SEQUENCE.system: "Sequence", TWO_STEP.system: "Two steps, caption losses"}
+BOUND = (CORA, JOINT, SEQUENCE, BAG)  # of which figures have a line
+SHORT = {SEQUENCE: "Sequence", TWO_STEP: "Two steps, caption losses"}
 CLEAR = Dials(families=1000)  # whose regions get noisier and more mixed
 
 # --- Tables --------------------------------------------------------------------------------------
@@ -119,7 +112,7 @@ def trained_again(evidence: Evidence, dataset: str) -> list[float]:
     if systems.budget(tier, quick) != systems.budget(tier, dataset):
         return []
     differences: list[float] = []
-    for first, second in ((SEQUENCE.system, "Sequence"), (CORA.system, CORA.system)):
+    for first, second in ((SEQUENCE, "Sequence"), (CORA, CORA)):
         again = evidence.means(quick, second, "RSUM")
         difference = again - evidence.means(dataset, first, "RSUM")
         differences += difference[difference.abs() > 1e-6].tolist()
@@ -217,8 +210,8 @@ def families(evidence: Evidence, dataset: str) -> pd.DataFrame:
     rows = {}
     for name in cells.named(ORDER, metric).values():
         rows[name] = _ends(cells.effect({(name, metric): 1}), "right in %", "low", "high")
-        if name != BAG.system and cells.has((BAG.system, metric)):
-            lead = cells.effect({(name, metric): 1, (BAG.system, metric): -1})
+        if name != BAG and cells.has((BAG, metric)):
+            lead = cells.effect({(name, metric): 1, (BAG, metric): -1})
             rows[name] |= _ends(lead, "minus the bag", "from", "to")
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
@@ -247,9 +240,9 @@ def parse_effects(evidence: Evidence, dataset: str) -> pd.DataFrame:
     Beside it what remains beyond the share of C8. With 95 % intervals over seeds and clusters of
     images. Empty where no graphs with errors were encoded.
     """
-    cells, intact, rows = Cells(evidence, dataset), (CORA.system, "RSUM"), {}
+    cells, intact, rows = Cells(evidence, dataset), (CORA, "RSUM"), {}
     for kind, rate in product(systems.ERRORS, systems.RATES):
-        hurt = CORA.system, f"RSUM, {kind} {rate} %"
+        hurt = CORA, f"RSUM, {kind} {rate} %"
         if cells.has(hurt):
             change, beyond = (
                 cells.effect({hurt: 1, intact: -share}) for share in (1, systems.LITTLE_HARM)
@@ -391,7 +384,7 @@ def figures(evidence: Evidence) -> dict[str, Figure]:
 
 def curves(evidence: Evidence) -> Figure:
     """RSUM on dev over the epochs, of the systems that are compared."""
-    compared = (*COMPARED, VSE.system, systems.AUTHORS.system)
+    compared = (*COMPARED, VSE, AUTHORS)
     return plots.curves({
         (name, ON_DEV[1]): {
             row: evidence.curves(name, row, ON_DEV[0])
@@ -469,7 +462,7 @@ def binding_by_regions(evidence: Evidence) -> Figure:
         if replace(dials, noise=CLEAR.noise, mixing=CLEAR.mixing) == CLEAR
     }
     noises, mixings = (sorted({key[i] for key in cells}) for i in (0, 1))
-    names = (CORA.system, SEQUENCE.system, BAG.system)
+    names = (CORA, SEQUENCE, BAG)
     figure, axes = plt.subplots(1, len(names), figsize=(3.3 * len(names), 3.2))
     for axis, name in zip(axes, names, strict=True):
         shares = {at: in_families(evidence, name, of).effect for at, of in cells.items()}
@@ -531,12 +524,12 @@ def binding_by_captions(controlled: Evidence, recorded: Sequence[Evidence]) -> F
         sets.append((float(attributes / objects), name, evidence))
     sets = sorted(sets, key=lambda row: -row[0])
     figure, axis = plt.subplots(figsize=(8, 0.42 * len(sets) + 1.5))
-    names = (CORA.system, SEQUENCE.system, BAG.system)
+    names = (CORA, SEQUENCE, BAG)
     series: dict[str, dict[float, plots.Span]] = {SHORT.get(s, s): {} for s in names}
     for y, (_, name, evidence) in enumerate(sets):
         for system in names:
             series[SHORT.get(system, system)] |= _shares(evidence, {y: name}, system)
-        if not evidence.has(name, CORA.system, "in family"):
+        if not evidence.has(name, CORA, "in family"):
             axis.text(CHANCE + 3, y, "no families to measure it in", va="center", fontsize=9)
     plots.spans(axis, series, [COLOURS[name] for name in names])
     plots.chance_line(axis, CHANCE, upright=True)
@@ -554,7 +547,7 @@ def summary(recorded: Sequence[Evidence]) -> Figure:
 
     Of each system a mark for each collection; the dashed line is chance.
     """
-    names = (CORA.system, TWO_STEP.system, JOINT.system, VSE.system, SEQUENCE.system, BAG.system)
+    names = (CORA, TWO_STEP, JOINT, VSE, SEQUENCE, BAG)
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True)
     for axis, metric in zip(axes, ("in family", "RSUM"), strict=True):
         series = {

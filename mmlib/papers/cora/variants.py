@@ -13,21 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mmlib.features.bert import BertEncoder
-from mmlib.papers.cora.method import (
-    GPO,
-    ConceptEncoder,
-    GATv2,
-    GraphEncoder,
-    ImageEncoder,
-    Matcher,
-    PhraseGRU,
-    RelationContext,
-    bidirectional,
-    mean_at,
-    padded,
-    sinusoid,
-    valid,
-)
+from mmlib.papers.cora import method
+from mmlib.papers.cora.method import ConceptEncoder, GATv2, GraphEncoder, Matcher, RelationContext
 from mmlib.papers.cora.run.batches import GraphBatch, SequenceBatch
 from mmlib.papers.cora.run.systems import Settings, System
 
@@ -65,7 +52,9 @@ class AuthorsContext(RelationContext):
         edges = torch.cat([relations, entities[object]], dim=1)
         values = torch.cat([self.active(edges), self.passive(edges)])  # (2 R, D)
         ends = torch.cat([subject, object])
-        return self.norm(entities + mean_at(ends, self.dropout(values.relu()), len(entities)))
+        return self.norm(
+            entities + method.mean_at(ends, self.dropout(values.relu()), len(entities))
+        )
 
 
 class AuthorsEncoder(GraphEncoder):
@@ -79,7 +68,7 @@ class AuthorsEncoder(GraphEncoder):
 
     def in_context(self, entities: Tensor, relations: Tensor, batch: GraphBatch) -> Tensor:
         """Eq. 6 of entities that know their positions, (O, D)."""
-        position = self.position(sinusoid(batch.position, self.position.in_features))
+        position = self.position(method.sinusoid(batch.position, self.position.in_features))
         entities = self.position_norm(entities + self.dropout(position))
         return super().in_context(entities, relations, batch)
 
@@ -89,13 +78,14 @@ class ResidualEncoder(GraphEncoder):
 
     def __init__(self, *layers: Any):
         super().__init__(*layers)
-        self.bag = PhrasePool(self.dropout.p)
+        self.bag = method.GPO()
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
         """Captions (B, D) and entities (O, D)."""
         concepts = self.concepts(batch)
         captions, entities = self.compose(batch, *concepts)
-        return captions + self.bag(torch.cat(concepts), batch), entities
+        phrases = self.dropout(torch.cat(concepts))
+        return captions + pool_all(phrases, batch, self.bag), entities
 
     def exchange(self, hidden: Tensor, batch: GraphBatch) -> Tensor:
         """Step two; what enters a layer is added to what comes out, (O, D)."""
@@ -122,7 +112,7 @@ class JointEncoder(GraphEncoder):
         n = len(batch.objects)
         hidden = self.in_context(nodes[:n], relations, batch)  # (O, D)
         hidden = self.exchange(torch.cat([hidden, nodes[n:]]), batch)  # (N, D)
-        return self.pool(*padded(hidden[:n], batch.caption, batch.captions)), None
+        return self.pool(*method.padded(hidden[:n], batch.caption, batch.captions)), None
 
     def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Those between objects, and between attribute and object both ways, with self-loops."""
@@ -151,36 +141,26 @@ def pairs_within(group: Tensor) -> tuple[Tensor, Tensor]:
     return source, target
 
 
-class PhrasePool(nn.Module):
-    """All phrases of a caption as one set, pooled; who has or does what is not seen."""
-
-    def __init__(self, dropout: float):
-        super().__init__()
-        self.dropout, self.pool = nn.Dropout(dropout), GPO()
-
-    def forward(self, phrases: Tensor, batch: GraphBatch) -> Tensor:
-        """Phrases (O + A + R, D) -> captions (B, D)."""
-        caption = torch.cat([
-            batch.caption, batch.caption[batch.owner], batch.caption[batch.subject]
-        ])  # fmt: skip
-        order = caption.argsort(stable=True)
-        phrases = self.dropout(phrases)[order]
-        return self.pool(*padded(phrases, caption[order], batch.captions))
+def pool_all(phrases: Tensor, batch: GraphBatch, pool: method.GPO) -> Tensor:
+    """All phrases (O + A + R, D) of a caption as one set -> captions (B, D)."""
+    caption = torch.cat([batch.caption, batch.caption[batch.owner], batch.caption[batch.subject]])
+    order = caption.argsort(stable=True)
+    return pool(*method.padded(phrases[order], caption[order], batch.captions))
 
 
 class BagEncoder(nn.Module):
-    """Control: a caption is the bag of its phrases.
+    """Control: a caption is the bag of its phrases; who has or does what is not seen.
 
     Without their ReLU, as the words of a sequence have none: positive vectors start out parallel.
     """
 
     def __init__(self, concepts: ConceptEncoder, dropout: float):
         super().__init__()
-        self.concepts, self.bag = concepts, PhrasePool(dropout)
+        self.concepts, self.dropout, self.bag = concepts, nn.Dropout(dropout), method.GPO()
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, None]:
         """Captions (B, D); there are no entities."""
-        return self.bag(torch.cat(self.concepts(batch)), batch), None
+        return pool_all(self.dropout(torch.cat(self.concepts(batch))), batch, self.bag), None
 
 
 class SequenceEncoder(nn.Module):
@@ -192,7 +172,7 @@ class SequenceEncoder(nn.Module):
     def __init__(self, words: nn.Embedding | BertEncoder, width: int, dropout: float):
         super().__init__()
         self.words: nn.Module
-        self.dropout, self.pool = nn.Dropout(dropout), GPO()
+        self.dropout, self.pool = nn.Dropout(dropout), method.GPO()
         if isinstance(words, BertEncoder):
             self.words, self.linear = TokenBERT(words), nn.Linear(words.width, width)
         else:
@@ -204,7 +184,7 @@ class SequenceEncoder(nn.Module):
         if isinstance(self.words, TokenBERT):
             states = self.linear(self.words(batch.tokens, batch.lengths))
         else:
-            states = bidirectional(self.gru, self.words(batch.tokens), batch.lengths)
+            states = method.bidirectional(self.gru, self.words(batch.tokens), batch.lengths)
         return self.pool(self.dropout(states), batch.lengths), None
 
 
@@ -243,7 +223,7 @@ class PhraseBERT(nn.Module):
         for rows in order.chunk(CHUNKS):
             longest = int(lengths[rows[-1]])
             with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-                states = self.bert(ids[rows, :longest], valid(lengths[rows], longest).long())
+                states = self.bert(ids[rows, :longest], method.valid(lengths[rows], longest).long())
             chunks.append(F.pad(states, (0, 0, 0, ids.shape[1] - longest)))
         return torch.cat(chunks)[order.argsort()]
 
@@ -258,7 +238,7 @@ class PhraseBERT(nn.Module):
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Ids (U, L), lengths (U,) -> (U, width)."""
-        phrases = self.bert.pool(self.states(ids, lengths), valid(lengths, ids.shape[1]))
+        phrases = self.bert.pool(self.states(ids, lengths), method.valid(lengths, ids.shape[1]))
         return self.standardised(phrases, phrases)
 
 
@@ -268,7 +248,7 @@ class TokenBERT(PhraseBERT):
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Ids (B, L), lengths (B,) -> (B, L, width)."""
         states = self.states(ids, lengths)
-        return self.standardised(states, states[valid(lengths, ids.shape[1])])
+        return self.standardised(states, states[method.valid(lengths, ids.shape[1])])
 
 
 # Of each number of steps, the graph encoder with each change.
@@ -298,7 +278,7 @@ def build(
         raise ValueError(
             f"{system.system}: of FC, the authors' form and skips only one, and no skips in Joint"
         )
-    images = ImageEncoder(
+    images = method.ImageEncoder(
         region_width, s.width, s.heads, s.image_dropout, system.regions == "attention", authors
     )
     reader: nn.Embedding | BertEncoder
@@ -308,11 +288,11 @@ def build(
         reader = nn.Embedding.from_pretrained(words.clone(), freeze=False, padding_idx=0)
     if system.text == "sequence":
         return Matcher(images, SequenceEncoder(reader, s.width, s.graph_dropout), system, settings)
-    phrases: list[PhraseGRU | PhraseBERT]
+    phrases: list[method.PhraseGRU | PhraseBERT]
     if isinstance(reader, BertEncoder):
         phrases = [PhraseBERT(reader)]
     else:
-        phrases = [PhraseGRU(reader, bidirectional=not authors) for _ in range(3 if authors else 1)]
+        phrases = [method.PhraseGRU(reader, not authors) for _ in range(3 if authors else 1)]
     concepts = ConceptEncoder(phrases, phrases[0].width, s.width)
     if system.text == "bag":
         return Matcher(images, BagEncoder(concepts, s.graph_dropout), system, settings)

@@ -93,7 +93,7 @@ def pooled_phrases(w, described):
         loops.linear(w, f"concepts.{kind}", loops.phrase(w, "concepts.phrases.0", ids_of(text)))
         for kind, text in kinds
     ]
-    return loops.gpo(w, "bag.pool", concepts)
+    return loops.gpo(w, "bag", concepts)
 
 
 def test_a_bag_pools_all_phrases_and_skips_add_what_enters_a_layer_and_a_bag():
