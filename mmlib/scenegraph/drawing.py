@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -41,7 +41,18 @@ def draw(
         (s, o, _weighted(data["label"], weights.get((s, o))), weights.get((s, o)))
         for s, o, data in relations(graph)
     ]
-    at, left, width = _columns(graph, words, arcs)
+    at: dict[int, float] = {}  # middle and left end of each object's column, in characters
+    left: dict[int, float] = {}
+    x = 2.0
+    for i in objects(graph):
+        texts = [graph.nodes[i]["label"], *(words[i, node] for node in attributes(graph, i))]
+        wide = 3.5 + max(len(line) for text in texts for line in _wrap(text))
+        if i:
+            between = [len(label) for s, o, label, _ in arcs if {s, o} == {i - 1, i}]
+            x += max(2.0, max(between, default=0) + 4 - (x - at[i - 1] + wide / 2))
+        at[i], left[i] = x + wide / 2, x
+        x += wide
+    width = x + 1
     depth = max(len(attributes(graph, i)) for i in at)
     repeats = Counter(frozenset(arc[:2]) for arc in arcs)
     height = max((abs(s - o) + 0.55 * repeats[frozenset((s, o))] for s, o, *_ in arcs), default=0)
@@ -78,24 +89,6 @@ def _thickness(weight: float | None) -> float:
 
 def _wrap(text: str) -> list[str]:
     return textwrap.wrap(text, 18) or [text]
-
-
-def _columns(
-    graph: nx.MultiDiGraph, words: Mapping[Any, str], arcs: Sequence[tuple[int, int, str, Any]]
-) -> tuple[dict[int, float], dict[int, float], float]:
-    """Middle and left end of each object's column, and the whole width, in characters."""
-    at: dict[int, float] = {}
-    left: dict[int, float] = {}
-    x = 2.0
-    for i in objects(graph):
-        texts = [graph.nodes[i]["label"], *(words[i, node] for node in attributes(graph, i))]
-        wide = 3.5 + max(len(line) for text in texts for line in _wrap(text))
-        if i:
-            between = [len(label) for s, o, label, _ in arcs if {s, o} == {i - 1, i}]
-            x += max(2.0, max(between, default=0) + 4 - (x - at[i - 1] + wide / 2))
-        at[i], left[i] = x + wide / 2, x
-        x += wide
-    return at, left, x + 1
 
 
 def _box(axes: "Axes", x: float, y: float, text: str, colour: str) -> None:

@@ -220,13 +220,31 @@ def parse(texts: Sequence[str], cache: Path | None = None, workers: int = 1) -> 
     Raises ValueError for a text that is no valid Unicode or has more than 100,000 characters.
     """
     for i, text in enumerate(texts):
-        _check_text(i, text)
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"text {i}: character {error.start} is half a character (a lone surrogate): "
+                "read its file as UTF-8 again"
+            ) from error
+        if len(text) > LONGEST:
+            raise ValueError(
+                f"text {i} has {len(text)} characters: a caption has at most {LONGEST}"
+            )
     distinct = list(dict.fromkeys(texts))
-    chunks = [distinct[i : i + CHUNK] for i in range(0, len(distinct), CHUNK)]
+    by = [source_hash(__name__), pipeline_version(load_english())] if cache else []
     packed: dict[str, bytes] = {}
-    missing: list[tuple] = []
-    for chunk, path in zip(chunks, _cache_files(chunks, cache), strict=True):
-        if (entries := _read(path)) is None:
+    missing: list[tuple[list[str], Path | None]] = []
+    for start in range(0, len(distinct), CHUNK):
+        chunk, path = distinct[start : start + CHUNK], None
+        if cache:
+            key = hashlib.sha256(json.dumps([*by, chunk]).encode())
+            path = cache / f"{key.hexdigest()[:32]}.json.z"
+        try:
+            entries = json.loads(zlib.decompress(path.read_bytes())) if path else None
+        except (FileNotFoundError, zlib.error, ValueError):  # missing or damaged
+            entries = None
+        if entries is None:
             missing.append((chunk, path))
         else:
             packed |= zip(chunk, map(pack, entries), strict=True)
@@ -238,27 +256,6 @@ def parse(texts: Sequence[str], cache: Path | None = None, workers: int = 1) -> 
     return Graphs((text, packed[text]) for text in texts)
 
 
-def _check_text(i: int, text: str) -> None:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"text {i}: character {error.start} is half a character (a lone surrogate): "
-            "read its file as UTF-8 again"
-        ) from error
-    if len(text) > LONGEST:
-        raise ValueError(f"text {i} has {len(text)} characters: a caption has at most {LONGEST}")
-
-
-def _cache_files(chunks: Sequence[list[str]], cache: Path | None) -> list[Path | None]:
-    """The file of each chunk's graphs, named by a hash of code, pipeline and texts."""
-    if cache is None:
-        return [None] * len(chunks)
-    by = [source_hash(__name__), pipeline_version(load_english())]
-    keys = [json.dumps([*by, chunk]).encode() for chunk in chunks]
-    return [cache / f"{hashlib.sha256(key).hexdigest()[:32]}.json.z" for key in keys]
-
-
 def _parse_chunk(texts: list[str], cache_file: Path | None) -> dict[str, bytes]:
     """Each text's entry, packed; `cache_file`, if any, gets all of them."""
     # The tagger and the parser have seen no token of white space, and lose words beside one.
@@ -268,14 +265,6 @@ def _parse_chunk(texts: list[str], cache_file: Path | None) -> dict[str, bytes]:
         data = zlib.compress(json.dumps(entries).encode())
         write_atomic(cache_file, lambda path: path.write_bytes(data))
     return dict(zip(texts, map(pack, entries), strict=True))
-
-
-def _read(cache_file: Path | None) -> list[Entry] | None:
-    """A chunk's entries from its file; None where that is missing or damaged."""
-    try:
-        return json.loads(zlib.decompress(cache_file.read_bytes())) if cache_file else None
-    except (FileNotFoundError, zlib.error, ValueError):
-        return None
 
 
 # --- Errors on purpose -------------------------------------------------------------------------
@@ -307,27 +296,6 @@ def _drop_token(graph: nx.MultiDiGraph, rng: np.random.Generator) -> None:
         data["label"] = LOST
 
 
-def _move_attribute(graph: nx.MultiDiGraph, rng: np.random.Generator) -> None:
-    nodes = [node for i in objects(graph) for node in attributes(graph, i)]
-    node = nodes[rng.integers(len(nodes))]
-    others = [i for i in objects(graph) if i != node[0]]
-    data = dict(graph.nodes[node])
-    graph.remove_node(node)
-    add_attribute(graph, others[rng.integers(len(others))], data["label"], data["adverbs"])
-
-
-def _move_edge(graph: nx.MultiDiGraph, rng: np.random.Generator) -> None:
-    every = graph.edges(keys=True, data=True)
-    edges = [edge for edge in every if edge[3]["type"] == "relation"]
-    s, o, key, data = edges[rng.integers(len(edges))]
-    pairs = [(a, b) for a in objects(graph) for b in objects(graph) if a != b and (a, b) != (s, o)]
-    graph.remove_edge(s, o, key)
-    graph.add_edge(*pairs[rng.integers(len(pairs))], **data)
-
-
-ERRORS = {"tokens": _drop_token, "attribute": _move_attribute, "edge": _move_edge}
-
-
 def corrupt(
     graph: nx.MultiDiGraph, kind: str, rate: float, rng: np.random.Generator
 ) -> nx.MultiDiGraph:
@@ -342,19 +310,33 @@ def corrupt(
 
     Raises ValueError for another kind or a rate outside [0, 1].
     """
-    if kind not in (*ERRORS, "mixed") or not 0 <= rate <= 1:
+    if kind not in ("tokens", "attribute", "edge", "mixed") or not 0 <= rate <= 1:
         raise ValueError(f"no parse error of kind {kind!r} at rate {rate}: see corrupt's docstring")
     copy = graph.copy()
     copy.graph["error"] = None
     hit, draw = rng.random() < rate, rng.integers(2**31)  # as many draws for each graph
-    several = len(objects(graph)) > 1
-    possible = {
-        "tokens": True,
-        "attribute": several and any(attributes(graph, i) for i in objects(graph)),
-        "edge": several and bool(relations(graph)),
-    }
-    choices = [name for name in ERRORS if possible[name] and kind in (name, "mixed")]
-    if hit and choices:
-        copy.graph["error"] = choices[draw % len(choices)]
-        ERRORS[copy.graph["error"]](copy, np.random.default_rng(draw))
+    nodes = objects(graph)
+    listed = [node for i in nodes for node in attributes(graph, i)]
+    every = copy.edges(keys=True, data=True)
+    edges = [edge for edge in every if edge[3]["type"] == "relation"]
+    several = len(nodes) > 1
+    possible = {"tokens": True, "attribute": several and listed, "edge": several and edges}
+    choices = [name for name in possible if possible[name] and kind in (name, "mixed")]
+    if not hit or not choices:
+        return copy
+    copy.graph["error"] = choices[draw % len(choices)]
+    rng = np.random.default_rng(draw)
+    if copy.graph["error"] == "tokens":
+        _drop_token(copy, rng)
+    elif copy.graph["error"] == "attribute":
+        node = listed[rng.integers(len(listed))]
+        others = [i for i in nodes if i != node[0]]
+        data = dict(copy.nodes[node])
+        copy.remove_node(node)
+        add_attribute(copy, others[rng.integers(len(others))], data["label"], data["adverbs"])
+    else:
+        s, o, key, data = edges[rng.integers(len(edges))]
+        pairs = [(a, b) for a in nodes for b in nodes if a != b and (a, b) != (s, o)]
+        copy.remove_edge(s, o, key)
+        copy.add_edge(*pairs[rng.integers(len(pairs))], **data)
     return copy

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -23,6 +22,7 @@ from mmlib.core.files import cached
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import PACKAGE, cache_dir
 from mmlib.core.records import CaptionedImages
+from mmlib.core.source import source_hash
 from mmlib.world.captions import Caption, captions
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import Scene, Thing, box
@@ -140,8 +140,6 @@ def _composed(
     folder = cache_dir()
     if not clear or folder is None or len(seeds) <= _CHUNK:
         return families()
-    from mmlib.core.source import source_hash
-
     by = repr((source_hash("mmlib.world.siblings"), version("numpy"), seeds, split, size))
     path = folder / "scenes" / f"{hashlib.sha256(by.encode()).hexdigest()[:32]}.safetensors"
 
@@ -175,10 +173,19 @@ def extract_features(
     features: (scenes, regions, width) float32, on a grid or at boxes. Those of many scenes are
     cached in a file.
     """
+    from mmlib.world.backbone import LABELS, WEIGHTS
+
     where = np.array([boxes_of(scene) for scene in scenes], np.float32) if boxes else None
-    cache = _cache(scenes, where) if len(scenes) > 3 * _CHUNK else None
-    # What other code has drawn goes once this has.
-    others = set(cache.parent.parent.glob("*")) - {cache.parent} if cache else set()
+    folder, path, others = cache_dir(), None, set()
+    if folder and len(scenes) > 3 * _CHUNK:  # pictures/<code>/<scenes>.safetensors
+        by = [source_hash("mmlib.world.drawing", "mmlib.world.backbone")]
+        by += map(version, ("torch", "pillow", "numpy"))
+        code = hashlib.sha256(repr(by).encode() + WEIGHTS.read_bytes()).hexdigest()[:16]
+        read = repr((SIZE, tuple(scenes))).encode() + (b"" if where is None else where.tobytes())
+        name = hashlib.sha256(read).hexdigest()[:32]
+        path = folder / "pictures" / code / f"{name}.safetensors"
+        # What other code has drawn goes once this has.
+        others = set(path.parent.parent.glob("*")) - {path.parent}
 
     def draw() -> dict[str, np.ndarray]:
         slices = [slice(i, i + _CHUNK) for i in range(0, len(scenes), _CHUNK)]
@@ -186,33 +193,12 @@ def extract_features(
         jobs = in_processes(_extract, chunks, workers)
         pieces = tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4)
         regions, likely = zip(*pieces, strict=True)
-        for folder in others:
-            shutil.rmtree(folder, ignore_errors=True)
+        for old in others:
+            shutil.rmtree(old, ignore_errors=True)
         return {"features": np.concatenate(regions), "scores": np.concatenate(likely)}
 
-    arrays = cached(cache, draw)
-    from mmlib.world.backbone import LABELS
-
+    arrays = cached(path, draw)
     return arrays["features"], arrays["scores"], LABELS
-
-
-def _cache(scenes: Sequence[Scene], boxes: np.ndarray | None) -> Path | None:
-    """The file that caches features of these scenes: `<cache>/pictures/<code>/<scenes>`.
-
-    boxes: (scenes, BOXES, 4), where they are read, or None for the grid.
-    """
-    from mmlib.core.source import source_hash
-    from mmlib.world.backbone import WEIGHTS
-
-    folder = cache_dir()
-    if folder is None:
-        return None
-    by = [source_hash("mmlib.world.drawing", "mmlib.world.backbone")]
-    by += map(version, ("torch", "pillow", "numpy"))
-    code = hashlib.sha256(repr(by).encode() + WEIGHTS.read_bytes()).hexdigest()[:16]
-    read = repr((SIZE, tuple(scenes))).encode() + (b"" if boxes is None else boxes.tobytes())
-    drawn = hashlib.sha256(read).hexdigest()[:32]
-    return folder / "pictures" / code / f"{drawn}.safetensors"
 
 
 def _extract(scenes: Sequence[Scene], boxes: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -79,33 +79,25 @@ def clear_family(seed: int, split: str, size: int) -> tuple[Scene, ...]:
         if not size <= len(kinds) == len(first.things) or first.style == "black and white":
             continue
         colours = [COLOURS[i] for i in rng.permutation(len(COLOURS))[: len(kinds)]]
+        ties = action_relations(first)
+        sizes = ["medium" if i in _held(ties) else "large" for i in range(len(kinds))]
         scenes: list[Scene] = []
-        for k in range(size):
-            scene = _recoloured(first, colours[k:] + colours[:k], split, rng)
-            if scene is None:
+        while len(scenes) < size:
+            moved_on = colours[len(scenes) :] + colours[: len(scenes)]
+            cast = [
+                replace(item, colour=colour, pattern="plain", size=item_size)
+                for item, colour, item_size in zip(first.things, moved_on, sizes, strict=True)
+            ]
+            for _ in range(_TRIES):
+                placed = compose(rng, first.setting, first.style, cast, ties, most_hidden=0.15)
+                if scene := into_split(placed, split) if placed else None:
+                    scenes.append(scene)
+                    break
+            else:
                 break
-            scenes.append(scene)
         else:
             return tuple(scenes)
     raise AssertionError("unreachable")
-
-
-def _recoloured(
-    scene: Scene, colours: Sequence[str], split: str, rng: np.random.Generator
-) -> Scene | None:
-    """The same kinds and actions with these colours, placed anew; None where no place is found."""
-    ties = action_relations(scene)
-    held = _held(ties)
-    cast = [
-        replace(item, colour=colour, pattern="plain", size="medium" if i in held else "large")
-        for i, (item, colour) in enumerate(zip(scene.things, colours, strict=True))
-    ]
-    for _ in range(_TRIES):
-        placed = compose(rng, scene.setting, scene.style, cast, ties, most_hidden=0.15)
-        moved = into_split(placed, split) if placed else None
-        if moved:
-            return moved
-    return None
 
 
 def _held(ties: Sequence[tuple[int, str, int]]) -> set[int]:

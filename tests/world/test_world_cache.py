@@ -54,7 +54,7 @@ def test_other_scenes_are_other_files(scenes, looked, tmp_path):
 def test_other_code_draws_anew_and_takes_the_place(scenes, looked, tmp_path, monkeypatch):
     extract_features(scenes)
     before = kept(tmp_path)
-    monkeypatch.setattr("mmlib.core.source.source_hash", lambda *modules: "other")
+    monkeypatch.setattr(world, "source_hash", lambda *modules: "other")
     extract_features(scenes)
     assert sum(looked) == 400
     assert len(kept(tmp_path)) == 1

@@ -51,7 +51,25 @@ def beast(pen: Pen, action: str | None, shape: Beast) -> None:
         height = 0.36 * girth + half * sin(radians(tilt)) + 0.08
     body = _turned(tilt, (0.0, height))
     roots = body(0.37 * length, -0.25 * girth), body(-0.38 * length, -0.2 * girth)
-    _tail(pen, shape, body(0.02 - half, 0.55 * thick), action)
+    x, y = body(0.02 - half, 0.55 * thick)  # the tail's root
+    coat = shade(pen.main, 0.88)
+    if action == "sitting":
+        y = max(0.12, y - 0.12)
+    if shape.tail == "up":
+        lift = 0.2 if action in ("running", "jumping") else 0.26
+        pen.limb([(x + 0.02, y), (x - 0.1, y + 0.4 * lift), (x - 0.13, y + lift)], 0.065, coat)
+    elif shape.tail == "long":
+        curve = [(x + a, y + b) for a, b in path(".03,0 -.13,.02 -.2,.17 -.13,.34")]
+        pen.limb(curve, 0.055, coat)
+    elif shape.tail == "hair":
+        sweep = -0.24 if action in ("running", "jumping") else -0.1
+        curve = [(x + sweep * a, y + b) for a, b in path("-.2,0 .6,-.02 1.1,-.24 .35,-.18")]
+        pen.blob(curve, shade(pen.main, 0.6))
+    elif shape.tail == "tuft":
+        pen.limb([(x + 0.03, y), (x - 0.06, y - 0.1), (x - 0.05, y - 0.3)], 0.035, coat)
+        pen.oval(x - 0.05, y - 0.33, 0.035, 0.055, DARK)
+    else:
+        pen.oval(x - 0.02, y, 0.06, 0.07, coat)
     _legs(pen, shape, roots, action, far=True)
     woolly = shape.face == "wool"
     outline = [body(half * x, thick * y) for x, y in path(_TABLES["wool" if woolly else "trunk"])]
@@ -91,28 +109,6 @@ def _legs(
                 pen.limb([foot, step(foot, lower, 0.02)], w, DARK)
 
 
-def _tail(pen: Pen, shape: Beast, root: Point, action: str | None) -> None:
-    x, y = root
-    coat = shade(pen.main, 0.88)
-    if action == "sitting":
-        y = max(0.12, y - 0.12)
-    if shape.tail == "up":
-        lift = 0.2 if action in ("running", "jumping") else 0.26
-        pen.limb([(x + 0.02, y), (x - 0.1, y + 0.4 * lift), (x - 0.13, y + lift)], 0.065, coat)
-    elif shape.tail == "long":
-        curve = [(x + a, y + b) for a, b in path(".03,0 -.13,.02 -.2,.17 -.13,.34")]
-        pen.limb(curve, 0.055, coat)
-    elif shape.tail == "hair":
-        sweep = -0.24 if action in ("running", "jumping") else -0.1
-        curve = [(x + sweep * a, y + b) for a, b in path("-.2,0 .6,-.02 1.1,-.24 .35,-.18")]
-        pen.blob(curve, shade(pen.main, 0.6))
-    elif shape.tail == "tuft":
-        pen.limb([(x + 0.03, y), (x - 0.06, y - 0.1), (x - 0.05, y - 0.3)], 0.035, coat)
-        pen.oval(x - 0.05, y - 0.33, 0.035, 0.055, DARK)
-    else:
-        pen.oval(x - 0.02, y, 0.06, 0.07, coat)
-
-
 def _neck_and_head(pen: Pen, shape: Beast, root: Point, tilt: float, action: str | None) -> None:
     angle, reach, down = shape.neck_angle - 0.35 * tilt, shape.neck, action == "eating"
     if down:  # the mouth comes down to the grass
@@ -126,27 +122,20 @@ def _neck_and_head(pen: Pen, shape: Beast, root: Point, tilt: float, action: str
             at = x + 0.35 * shape.muzzle
             pen.line([(at + foot, 0.0), (at + tip, 0.13)], 0.03, (92, 160, 60))
     pen.limb([root, (x, y)], shape.neck_width, shade(pen.main, 0.96), shape.face == "mane")
-    if shape.face == "mane":
-        _mane(pen, root, (x, y), shape.neck_width)
+    if shape.face == "mane":  # hair along the back of the neck, which is its upper side
+        dx, dy = root[0] - x, root[1] - y
+        norm = (dx * dx + dy * dy) ** 0.5
+        back_x, back_y = 0.5 * shape.neck_width * dy / norm, -0.5 * shape.neck_width * dx / norm
+        if back_y < 0:
+            back_x, back_y = -back_x, -back_y
+        mane = path("-.06,.9 .5,1.15 .85,1")
+        curve = [(x + a * dx + out * back_x, y + a * dy + out * back_y) for a, out in mane]
+        pen.limb(curve, 0.07, shade(pen.main, 0.55))
     bowed = 62.0 if down else 36.0 if shape.face in ("mane", "horns") else 8.0
     skin = pen.main
     if shape.face == "wool":
         skin = DARK if sum(pen.main) > 300 else (214, 196, 176)
     _head(pen, shape, _turned(-bowed, (x, y)), skin)
-
-
-def _mane(pen: Pen, root: Point, head: Point, width: float) -> None:
-    """Hair along the back of the neck."""
-    dx, dy = root[0] - head[0], root[1] - head[1]
-    norm = (dx * dx + dy * dy) ** 0.5
-    back_x, back_y = 0.5 * width * dy / norm, -0.5 * width * dx / norm
-    if back_y < 0:  # the back of a neck is its upper side
-        back_x, back_y = -back_x, -back_y
-    curve = [
-        (head[0] + along * dx + out * back_x, head[1] + along * dy + out * back_y)
-        for along, out in path("-.06,.9 .5,1.15 .85,1")
-    ]
-    pen.limb(curve, 0.07, shade(pen.main, 0.55))
 
 
 def _head(pen: Pen, shape: Beast, spot: Callable[[float, float], Point], skin: RGB) -> None:

@@ -55,17 +55,34 @@ def person(pen: Pen, action: str | None, build: Build, reach: Point | None = Non
     _arm(pen, (chest[0] + 0.5 * width, chest[1] - 0.045), pose.arms[0], skin, 0.8)
     paints = skin, trousers, shoe
     knees = [_leg(pen, build, hip, width, pose.legs[i], i == 0, paints) for i in (0, 1)]
-    if build.female:
-        _skirt(pen, hip, width, knees, seated=action in ("sitting", "riding"))
-    _trunk(pen, hip, chest, width, 0.68 if build.female else 0.86)
+    if build.female:  # a skirt
+        ((far_x, far_y), (near_x, near_y)), (x, y) = knees, hip
+        if action in ("sitting", "riding"):  # it lies on the thighs
+            hem = [(far_x + 0.02, far_y + 0.05), (near_x + 0.03, near_y - 0.065)]
+            hem += [(x - 0.9 * width, y - 0.07)]
+        else:
+            hem = [(max(far_x, x + width) + 0.045, min(far_y, y - 0.06))]
+            hem += [(min(near_x, x - width) - 0.055, min(near_y, y - 0.06))]
+        band = [(x - 0.72 * width, y + 0.07), (x + 0.72 * width, y + 0.07)]
+        pen.poly([*band, *hem], pen.main, patterned=True)
+    middle = (0.55 * hip[0] + 0.45 * chest[0], 0.55 * hip[1] + 0.45 * chest[1])
+    waist = (0.68 if build.female else 0.86) * width
+    right = [(chest[0] + 0.55 * width, chest[1]), (chest[0] + width, chest[1] - 0.05)]
+    right += [(middle[0] + waist, middle[1]), (hip[0] + 0.84 * width, hip[1] - 0.015)]
+    left = [(hip[0] - 0.84 * width, hip[1] - 0.015), (middle[0] - waist, middle[1])]
+    left += [(chest[0] - width, chest[1] - 0.05), (chest[0] - 0.55 * width, chest[1])]
+    pen.poly(right + left, pen.main, patterned=True)
     pen.limb([chest, face], 0.055, shade(skin, 0.9))
     _head(pen, build, face, skin, hair)
     if reach is not None:
         _reaching_arm(pen, (shoulder[0] + width, shoulder[1]), reach, skin)
         return
     hand = _arm(pen, shoulder, pose.arms[1], skin, 0.92)
-    if action == "eating":
-        _bite(pen, hand, (face[0] + 0.6 * build.head, face[1] - 0.5 * build.head), skin)
+    if action == "eating":  # an apple at the mouth, and the hand that holds it
+        x, y = face[0] + 0.6 * build.head, face[1] - 0.5 * build.head
+        pen.oval(x + 0.05, y, 0.055, 0.052, (206, 52, 44))
+        pen.line([(x + 0.05, y + 0.04), (x + 0.06, y + 0.08)], 0.02, WOOD)
+        pen.limb([hand, (x + 0.045, y - 0.05)], 0.045, skin)
 
 
 def _leg(
@@ -90,28 +107,6 @@ def _leg(
     return knee
 
 
-def _skirt(pen: Pen, hip: Point, width: float, knees: list[Point], seated: bool) -> None:
-    (far_x, far_y), (near_x, near_y) = knees
-    x, y = hip
-    if seated:  # it lies on the thighs
-        hem = [(far_x + 0.02, far_y + 0.05), (near_x + 0.03, near_y - 0.065)]
-        hem += [(x - 0.9 * width, y - 0.07)]
-    else:
-        hem = [(max(far_x, x + width) + 0.045, min(far_y, y - 0.06))]
-        hem += [(min(near_x, x - width) - 0.055, min(near_y, y - 0.06))]
-    waist = [(x - 0.72 * width, y + 0.07), (x + 0.72 * width, y + 0.07)]
-    pen.poly([*waist, *hem], pen.main, patterned=True)
-
-
-def _trunk(pen: Pen, hip: Point, chest: Point, width: float, waist: float) -> None:
-    middle = (0.55 * hip[0] + 0.45 * chest[0], 0.55 * hip[1] + 0.45 * chest[1])
-    right = [(chest[0] + 0.55 * width, chest[1]), (chest[0] + width, chest[1] - 0.05)]
-    right += [(middle[0] + waist * width, middle[1]), (hip[0] + 0.84 * width, hip[1] - 0.015)]
-    left = [(hip[0] - 0.84 * width, hip[1] - 0.015), (middle[0] - waist * width, middle[1])]
-    left += [(chest[0] - width, chest[1] - 0.05), (chest[0] - 0.55 * width, chest[1])]
-    pen.poly(right + left, pen.main, patterned=True)
-
-
 def _arm(pen: Pen, top: Point, angles: tuple[float, float], skin: RGB, sleeve: float) -> Point:
     """Draw one arm; where its hand is."""
     elbow = step(top, angles[0], 0.155)
@@ -131,14 +126,6 @@ def _reaching_arm(pen: Pen, top: Point, reach: Point, skin: RGB) -> None:
     pen.limb([elbow, reach], 0.045, skin)
     pen.limb([top, elbow], 0.068, shade(pen.main, 0.92))
     pen.oval(*reach, 0.034, 0.034, skin)
-
-
-def _bite(pen: Pen, elbow: Point, mouth: Point, skin: RGB) -> None:
-    """An apple at the mouth, and the hand that holds it."""
-    x, y = mouth
-    pen.oval(x + 0.05, y, 0.055, 0.052, (206, 52, 44))
-    pen.line([(x + 0.05, y + 0.04), (x + 0.06, y + 0.08)], 0.02, WOOD)
-    pen.limb([elbow, (x + 0.045, y - 0.05)], 0.045, skin)
 
 
 def _head(pen: Pen, build: Build, face: Point, skin: RGB, hair: RGB) -> None:
