@@ -44,6 +44,7 @@ LADDER = (
     ("exclusion", "all"), ("weak", "all"), ("both", "all"),
 )  # fmt: skip
 CONTROLLED_LOSSES = {"dual": "CLIP-like", "triplet": "VSE-like"}
+STATES: tuple[systems.OptimizerState, ...] = ("shared", "separate")
 
 # --- Tables --------------------------------------------------------------------------------------
 
@@ -79,14 +80,14 @@ def _judges(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 
 def _table1(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    found = paper_values(PAPER, "table1")
-    found.columns = pd.MultiIndex.from_product([["paper"], found.columns])
+    pairs = paper_values(PAPER, "table1")
+    pairs.columns = pd.MultiIndex.from_product([["paper"], pairs.columns])
     for test in (name for name in TESTS if evidence.has(dataset, PAIRS, "label", name)):
         label, weight = (
-            evidence.values(dataset, PAIRS, name, [0], test)[0] for name in ("label", "weight")
+            evidence.values(dataset, PAIRS, n, [0], test)[0] for n in ("label", "weight")
         )
-        found["ours", test] = [round(weight.sum()), round(weight[label == 1].sum())]
-    return found
+        pairs["ours", test] = [round(weight.sum()), round(weight[label == 1].sum())]
+    return pairs
 
 
 def table3(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -114,24 +115,20 @@ def mining(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Pairs that a miner takes, and how many are true; baselines take as many as the judge."""
 
     def total(metric: str) -> float:
+        if not evidence.has(dataset, systems.MINING, metric, "mined"):
+            return np.nan  # where nobody knows what is true
         values = evidence.values(dataset, systems.MINING, metric, None, "mined")
         return float(values.sum(axis=1).mean())
 
-    def cell(name: str, column: str) -> float:
-        pairs = total("candidates" if name == "candidates" else "mined")
-        if column == "pairs":
-            return pairs
-        below = {
-            "true": 100.0, "precision, %": max(pairs, 1),
-            "of the true candidates, %": total("candidates, true"),
-            "of all true pairs, %": total("true"),
-        }  # fmt: skip
-        return 100 * total(f"{name}, true") / below[column]
-
     rows = {"all candidates": "candidates", "the judge": "mined"}
     rows |= {name: name for name in ("overlap", "cosine", "inputs")}
-    columns = ("pairs", "true", "precision, %", "of the true candidates, %", "of all true pairs, %")
-    return table(rows, columns, cell, None, 1)
+    mined = pd.DataFrame(index=pd.Index(rows))
+    mined["pairs"] = [total("candidates" if n == "candidates" else "mined") for n in rows.values()]
+    mined["true"] = [total(f"{name}, true") for name in rows.values()]
+    mined["precision, %"] = 100 * mined["true"] / mined["pairs"].clip(lower=1)
+    mined["of the true candidates, %"] = 100 * mined["true"] / total("candidates, true")
+    mined["of all true pairs, %"] = 100 * mined["true"] / total("true")
+    return mined.dropna(axis=1, how="all").round(1)
 
 
 def beside_paper(evidence: Evidence, dataset: str) -> dict[str, pd.DataFrame]:
@@ -163,24 +160,21 @@ def beside_paper(evidence: Evidence, dataset: str) -> dict[str, pd.DataFrame]:
 def figures(evidence: Evidence) -> dict[str, Figure]:
     """All figures that need nothing but evidence, by file name."""
     [name] = evidence.datasets
+    starts = [name_of(family, "start") for family in ("dual", "align")]
     panels = {
-        ("Judges", "loss on dev"): ("dev_loss", ["Only TE", "Only VE", "Single stream"]),
-        ("Retrievers, stage A", "RSUM on dev"): (
-            "dev_RSUM", [name_of(family, "start") for family in ("dual", "align")]
-        ),
-        ("Retrievers, stage B", "RSUM on dev"): (
-            "dev_RSUM", [name_of(family, REFERENCE) for family in FAMILIES]
-        ),
-    }  # fmt: skip
-    curves = {
-        title: {s: evidence.curves(name, s, metric)
-                for s in chosen if evidence.has(name, s, metric, EPOCHS)}
-        for title, (metric, chosen) in panels.items()
-    }  # fmt: skip
-    return {
-        "between": between(evidence, name), "ladder": ladder(evidence, name),
-        "curves": plots.curves(curves),
-    }  # fmt: skip
+        ("Judges", "loss on dev"): ["Only TE", "Only VE", "Single stream"],
+        ("Retrievers, stage A", "RSUM on dev"): starts,
+        ("Retrievers, stage B", "RSUM on dev"): [name_of(f, REFERENCE) for f in FAMILIES],
+    }
+    curves: dict[tuple[str, str], dict[str, np.ndarray]] = {}
+    for (title, label), chosen in panels.items():
+        metric = "dev_loss" if title == "Judges" else "dev_RSUM"
+        curves[title, label] = {
+            system: evidence.curves(name, system, metric)
+            for system in chosen if evidence.has(name, system, metric, EPOCHS)
+        }  # fmt: skip
+    made = {"between": between(evidence, name), "ladder": ladder(evidence, name)}
+    return {**made, "curves": plots.curves(curves)}
 
 
 def gains(
@@ -390,14 +384,12 @@ def attended(attention: np.ndarray, words: Sequence[str]) -> Figure:
 def pulls(pull: Callable[[float, systems.OptimizerState], float]) -> Figure:
     """What a weak gradient moves, as a share of a golden one, over λ: measured, and by formula."""
     ratios = (0.01, 0.03, 0.1, 0.3, 1.0)
-    measured: dict[systems.OptimizerState, str] = {
-        "shared": "one Adam for both", "separate": "an Adam for each"
-    }  # fmt: skip
     figure, axis = plt.subplots(figsize=(8, 2.8))
-    for state, label in measured.items():
-        axis.plot(ratios, [pull(ratio, state) for ratio in ratios], "o-", label=label)
-    axis.plot(ratios, [effective_ratio(ratio) for ratio in ratios], "k--",
-              label="formula for one Adam")  # fmt: skip
+    shared, separate = ([pull(ratio, state) for ratio in ratios] for state in STATES)
+    axis.plot(ratios, shared, "o-", label="one Adam for both")
+    axis.plot(ratios, separate, "o-", label="an Adam for each")
+    formula = [effective_ratio(ratio) for ratio in ratios]
+    axis.plot(ratios, formula, "k--", label="formula for one Adam")
     axis.set(xscale="log", xlabel="λ", ylabel="pull of a weak gradient",
              title="With one Adam, a small λ hardly makes weak batches weaker")  # fmt: skip
     axis.legend(fontsize=8)

@@ -77,7 +77,7 @@ def test_golden_pairs_only_know_nothing_of_the_others(few, monkeypatch):
     seen = {}
     monkeypatch.setattr(controlled, "train", lambda *given: seen.update({use: given[5]}))
     made = controlled.load(1)
-    for use in controlled.USES:
+    for use in ("golden only", "exclusion", "both"):
         assert controlled.trained(made, "dual", use, 0).shape == (20, 20)
     count = len(Weak.true(made.splits["train"]))
     held = {u: [r.weak and len(r.weak), len(r.golden), r.excluded and len(r.excluded)]

@@ -25,7 +25,6 @@ from mmlib.papers.entailment.method.retrievers import MAX_WORDS, AlignFuse, buil
 from mmlib.papers.entailment.run.systems import RetrieverTraining
 
 SPLITS = ("train", "val", "test")
-UNREAD = ("train", "dev")  # pairs whose INPUTS nobody reads
 RUN = 20  # batches whose samples are sorted by length together, so that little is padded
 
 
@@ -58,11 +57,10 @@ class Split:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def tensors(self, table: np.ndarray, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+    def tensors(self, table: np.ndarray, device: str = "cpu") -> tuple[Tensor, ...]:
         """Images (n, R, W) of an image table, ids and lengths, on a device."""
         columns = (table[self.rows], self.ids, self.lengths)
-        images, ids, lengths = (from_numpy(np.array(column)).to(device) for column in columns)
-        return images, ids, lengths
+        return tuple(from_numpy(np.array(column)).to(device) for column in columns)
 
 
 def flat(captions: Sequence[Sequence[str]], rows: np.ndarray) -> tuple[list[str], np.ndarray]:
@@ -107,15 +105,13 @@ class People:
 class Arrays:
     """All of a tier.
 
-    images (N, R, W): the image table, standardised; clean: the same without the world's
-    noise, whose deviation is `noise` (W,).
-    splits: of the retrievers. premises (N,): each image's captions as one text. train, dev,
-    calibration: pairs that judges learn from, choose their epoch by, and set their threshold on.
-    tests: pairs that they are compared on, by name; the first one at its natural prior. frozen,
-    scale: for INPUTS of other pairs. words: the vocabulary. states: of a frozen BERT. starts:
-    weights that judges start from, by their names there. retriever: weights of the frozen one,
-    ALBEF-like, from whose encoders stage A goes on. people: judgments of test pairs.
-    region_scale (2, W): mean and deviation by which the image table was standardised.
+    images (N, R, W): the image table, standardised by region_scale (2, W), mean and deviation;
+    clean: the same without the world's noise, whose deviation is `noise` (W,). splits: of the
+    retrievers. premises (N,): each image's captions as one text. train, dev, calibration: pairs
+    that judges learn from, choose their epoch by, and set their threshold on. tests: pairs that
+    they are compared on, by name; the first one at its natural prior. frozen, scale: for INPUTS of
+    other pairs. states: of a frozen BERT. starts: weights that judges start from, by their names
+    there. retriever: weights of the frozen one, from whose encoders stage A goes on.
     """
 
     images: np.ndarray
@@ -194,8 +190,8 @@ def samples_of(
 ) -> Samples:  # fmt: skip
     """Samples of images (n,) of the image table and n texts, grouped by image; labels are 0."""
     premise = tuple("" if kind == "ve" else premises[i] for i in image)
-    labels, n = np.zeros(len(image), dtype=np.int64), len(image)
-    groups = tuple(map(str, image))
+    n, groups = len(image), tuple(map(str, image))
+    labels = np.zeros(n, dtype=np.int64)
     return Samples(premise, tuple(texts), image, labels, (kind,) * n, (source,) * n, groups)
 
 
@@ -263,13 +259,13 @@ def arrays_of(
 
     counts: of some, how many pairs each stands for. about: of some, the origins. rest: as `Arrays`.
     """
-    raw = {name: encoders.inputs(some) for name, some in samples.items() if name not in UNREAD}
-    scale, pairs = Scale.of(raw["calibration"]), {}
+    scale, pairs = Scale.of(encoders.inputs(samples["calibration"])), {}
     for name, some in samples.items():
-        given = scale(raw[name]) if name in raw else np.zeros((len(some), 0), np.float32)
+        unread = name in ("train", "dev")  # whose INPUTS nobody reads
+        given = np.zeros((len(some), 0), np.float32) if unread else scale(encoders.inputs(some))
         counted = counts.get(name, np.ones(len(some)))
         pairs[name] = Labelled(some, given, counted, about.get(name, ()))
-    learnt: dict[str, Any] = {name: pairs.pop(name) for name in (*UNREAD, "calibration")}
+    learnt: dict[str, Any] = {name: pairs.pop(name) for name in ("train", "dev", "calibration")}
     return Arrays(**learnt, tests=pairs, frozen=encoders, scale=scale, **rest)
 
 
@@ -284,13 +280,15 @@ def metadata_of(path: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Samples as arrays, one row a sample; see `classifier.Batch` for the columns."""
+    """Samples as a judge reads them.
 
-    pair: np.ndarray
-    pair_length: np.ndarray
+    pairs: ids of [CLS] premise [SEP] hypothesis [SEP], of which `premise_length` (n,) come before
+    the hypothesis; words: of [CLS] hypothesis [SEP]. The rest as of `Samples` and `Batch`.
+    """
+
+    pairs: Sequence[Sequence[int]]
     premise_length: np.ndarray
-    words: np.ndarray
-    words_length: np.ndarray
+    words: Sequence[Sequence[int]]
     image: np.ndarray
     labels: np.ndarray
     counted: np.ndarray
@@ -298,19 +296,23 @@ class Encoded:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @cached_property
+    def pair_length(self) -> np.ndarray:
+        """(n,) ids of each pair."""
+        return np.array([len(ids) for ids in self.pairs])
+
     def batch(self, rows: np.ndarray, images: np.ndarray, device: str = "cpu") -> Batch:
         """Some samples, padded to the longest of them. images: (images, R, W), the image table."""
-        long, short = self.pair_length[rows], self.words_length[rows]
-        position = np.arange(long.max())
+        pair, long = padded([self.pairs[row] for row in rows])
+        words, short = padded([self.words[row] for row in rows])
+        position, word = np.arange(pair.shape[1]), np.arange(words.shape[1])
         pictures = np.zeros((len(rows), *images.shape[1:]), dtype=np.float32)
         shown = self.image[rows] >= 0
         pictures[shown] = images[self.image[rows][shown]]
         columns = {
-            "pair": self.pair[rows, : long.max()],
-            "pair_mask": (position < long[:, None]).astype(np.int64),
+            "pair": pair, "pair_mask": (position < long[:, None]).astype(np.int64),
             "pair_type": (position >= self.premise_length[rows][:, None]).astype(np.int64),
-            "words": self.words[rows, : short.max()],
-            "words_mask": (np.arange(short.max()) < short[:, None]).astype(np.int64),
+            "words": words, "words_mask": (word < short[:, None]).astype(np.int64),
             "images": pictures, "labels": self.labels[rows], "counted": self.counted[rows],
         }  # fmt: skip
         return Batch(**{k: torch.from_numpy(v).to(device) for k, v in columns.items()})
@@ -325,17 +327,14 @@ def encode(
     """
     ids = {text: pair.ids(text) for text in {*samples.premise, *samples.hypothesis}}
     word_ids = {text: words.ids(text)[:max_hypothesis] for text in set(samples.hypothesis)}
-    pairs, premise_length = [], []
-    for premise, hypothesis in zip(samples.premise, samples.hypothesis, strict=True):
-        first = [CLS, *ids[premise][:max_premise], SEP]
-        pairs.append([*first, *ids[hypothesis][:max_hypothesis], SEP])
-        premise_length.append(len(first))
-    table, length = padded(pairs)
-    hypotheses, short = padded([[CLS, *word_ids[text], SEP] for text in samples.hypothesis])
-    counted = np.array([INDICATORS[kind] for kind in samples.kind], dtype=np.int64)
+    premises = [[CLS, *ids[text][:max_premise], SEP] for text in samples.premise]
     return Encoded(
-        table, length, np.array(premise_length), hypotheses, short,
-        np.asarray(samples.image), np.asarray(samples.label, dtype=np.int64), counted,
+        pairs=[[*premise, *ids[text][:max_hypothesis], SEP]
+               for premise, text in zip(premises, samples.hypothesis, strict=True)],
+        premise_length=np.array([len(premise) for premise in premises]),
+        words=[[CLS, *word_ids[text], SEP] for text in samples.hypothesis],
+        image=np.asarray(samples.image), labels=np.asarray(samples.label, dtype=np.int64),
+        counted=np.array([INDICATORS[kind] for kind in samples.kind], dtype=np.int64),
     )  # fmt: skip
 
 

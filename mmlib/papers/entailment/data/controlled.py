@@ -33,7 +33,6 @@ SHOWN, REGIONS, WIDTH = 4, 6, 24  # things and regions of a picture, and numbers
 COUNTS = {"train": 600, "test": 300, "judge": 400}  # pictures; those of a judge are labelled
 NAMED = (1, 2, 3, 4)  # the dial: how many of a picture's things its caption names
 NOISE = 1.0  # deviation of what is added to each region, beside things with deviation 1
-USES = ("golden only", "exclusion", "both")  # of the pairs that are true
 PHASE, SPACE = Phase(epochs=10, batch=64, rate=5e-3), 32
 LEARNT = 300  # labelled pictures that a judge learns from; the others set its threshold
 EACH = 3  # true and false captions of a labelled picture
@@ -53,7 +52,7 @@ class Collection:
 
 
 def load(named: int, seed: int = 0) -> Collection:
-    """A collection whose captions name so many things. Raises ValueError unless 1 to SHOWN."""
+    """A collection whose captions name 1 to SHOWN things; ValueError for another number."""
     if not 1 <= named <= SHOWN:
         raise ValueError(f"a caption names 1 to {SHOWN} things, not {named}")
     rng, count = np.random.default_rng(seed), sum(COUNTS.values())
@@ -124,12 +123,13 @@ def trained(
     pairs. "golden only": none, they are negatives; "exclusion": they are left out of the negatives;
     "both": they are also weak positives. All take as many steps. Raises ValueError for another use.
     """
-    if use not in USES:
-        raise ValueError(f"use {use!r} is not known: use {', '.join(USES)}")
     model, split = untrained(family, seed), built.splits["train"]
     pairs = Weak.true(split) if pairs is None else pairs
-    excluded = None if use == "golden only" else pairs
-    revision = Revision(excluded if use == "both" else None, Weak.golden(split), excluded)
+    uses = {"golden only": (None, None), "exclusion": (None, pairs), "both": (pairs, pairs)}
+    if use not in uses:
+        raise ValueError(f"use {use!r} is not known: use {', '.join(uses)}")
+    weak, excluded = uses[use]
+    revision = Revision(weak, Weak.golden(split), excluded)
     train(model, split, PHASE, seed, lambda epoch: built.table, revision)
     return model.rank(*built.splits["test"].tensors(built.table))[0]
 
@@ -169,10 +169,12 @@ class Judge(nn.Module):
         self.gate = Gate(STATE)
         self.heads = nn.ModuleDict({branch: Head(STATE) for branch in BRANCHES})
 
-    def forward(self, premise: Tensor, images: Tensor, hypothesis: Tensor) -> dict[str, Tensor]:
-        """Ids (B, L), regions (B, R, W), ids (B, M) -> logits (B, 2) by branch."""
-        asked = self.words(hypothesis)
-        te, _ = compare(asked, self.words(premise))
+    def forward(self, built: Collection, split: Split, pairs: np.ndarray) -> dict[str, Tensor]:
+        """Logits (B, 2) by branch of pairs (B, 2) of a picture and a caption; one a picture."""
+        ids = torch.from_numpy(np.array(split.ids))  # (captions, L)
+        images = torch.from_numpy(built.table[split.rows[pairs[:, 0]]])  # (B, R, W)
+        asked = self.words(ids[pairs[:, 1]])
+        te, _ = compare(asked, self.words(ids[pairs[:, 0]]))
         ve, _ = compare(asked, self.regions(images))
         mm, *_ = self.gate(te, ve)
         return {name: self.heads[name](h) for name, h in zip(BRANCHES, (te, ve, mm), strict=True)}
@@ -189,21 +191,12 @@ def compare(asked: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
     return matched.amin(dim=1), attention
 
 
-def logits_of(
-    model: Judge, built: Collection, split: Split, pairs: np.ndarray
-) -> dict[str, Tensor]:
-    """Logits (n, 2) by branch of pairs (n, 2) of a picture and a caption; one caption a picture."""
-    ids = torch.from_numpy(np.array(split.ids))
-    images = torch.from_numpy(built.table[split.rows[pairs[:, 0]]])
-    return model(ids[pairs[:, 0]], images, ids[pairs[:, 1]])
-
-
 @torch.no_grad()
 def odds_of(
     model: Judge, built: Collection, split: Split, pairs: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Log odds (n,) of entailment by branch."""
-    return log_odds(logits_of(model, built, split, pairs))
+    return log_odds(model(built, split, pairs))
 
 
 def train_judge(
@@ -222,9 +215,8 @@ def train_judge(
     after_epoch(model)
     for _ in range(EPOCHS):
         for rows in np.array_split(rng.permutation(len(pairs)), max(1, len(pairs) // BATCH)):
-            logits = logits_of(model, built, split, pairs[rows])
             counted = torch.ones(len(rows), len(BRANCHES))
-            loss = joint_loss(logits, labels[rows], counted)
+            loss = joint_loss(model(built, split, pairs[rows]), labels[rows], counted)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

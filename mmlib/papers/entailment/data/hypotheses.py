@@ -100,10 +100,9 @@ def _draw(
 class WorldEntailment:
     """Samples of the world with the truth behind them.
 
-    samples: what a classifier gets; `samples.image` are rows of `scenes`, one a picture. captions:
-    the premise's captions of each picture. scene_of (n,): the picture that each sample is about,
-    also where it does not see it. hypotheses (n,): one a sample; its truth is that in the scene,
-    whatever the sample's label. open_image: row -> RGB picture.
+    samples: `samples.image` are rows of `scenes`. captions: the premise's, of each picture.
+    scene_of (n,): the picture that each sample is about, also where it does not see it. hypotheses
+    (n,): one a sample. open_image: row -> RGB picture.
     """
 
     samples: Samples
@@ -119,17 +118,14 @@ def entailment_set(
 ) -> WorldEntailment:
     """Samples about n pictures of a split ("train", "val", "test", "backbone").
 
-    Half of each picture's samples are entailed; the forms "te", "ve" and "mme" take turns, so each
-    has as many of either label. For "te" the label is whether the captions entail the hypothesis
-    (where not, a scene has been found in which they are true and it is false); for "ve" and "mme"
-    whether it is true in the scene. Colours of black and white pictures decide no label.
-
-    The same arguments give the same record, whatever `workers`. Splits share no scene; a larger n
-    begins with the smaller one's samples. Scenes do not depend on `partial`.
+    Each picture has an entailed sample and another one of each form. For "te" the label is whether
+    the captions entail the hypothesis (where not, a scene has been found in which they are true and
+    it is false); for "ve" and "mme" whether it is true in the scene. Colours of black and white
+    pictures decide no label. Splits share no scene; a larger n begins with the smaller one's
+    samples.
 
     seed: which list of the split's scenes, 0 to 999. partial: how much of the scene the captions
-    leave out, 0 to 1; see `partial_scene`. workers: processes. Raises ValueError for an unknown
-    split.
+    leave out, 0 to 1; see `partial_scene`. workers: processes, which change nothing else.
     """
     seeds = split_seeds(split, n * _SEEDS, seed)
     calls = [(seeds[row * _SEEDS : (row + 1) * _SEEDS], seed, partial) for row in range(n)]

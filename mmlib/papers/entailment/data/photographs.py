@@ -46,20 +46,20 @@ def load_flickr8k(budget: Budget, seed: int) -> Study:
     row_of = {name: row for row, name in enumerate(names)}
     judged, origins = judgments.load(), sick.Origins()
     triples = sick.triples(origins=origins)
-
-    def triples_of(split: str) -> Samples:
-        some = triples[(triples["split"] == split) & triples["clean"]]
-        return sick.triple_samples(some, origins.captions, row_of)
-
+    of_images = {
+        split: sick.triple_samples(some, origins.captions, row_of)
+        for split, some in triples[triples["clean"]].groupby("split")
+        if split in SPLITS
+    }
     text = sick.text_text(("TRAIN",), leave_out=("val", "test"), origins=origins)
-    samples = {"train": joined([text, triples_of("train")]), "dev": _only_mme(triples_of("val"))}
+    samples = {"train": joined([text, of_images["train"]]), "dev": _only_mme(of_images["val"])}
     counts = {}
     sides = {"calibration": judged[judged["calibration"]], "crowd": judged[~judged["calibration"]]}
     for name, side in sides.items():
         few = NEGATIVES if name == "crowd" else NEGATIVES // 4
         chosen, counts[name] = judgments.sampled(side, few, seed)
         samples[name] = judgments.samples(chosen, row_of)
-    samples["SICK triples"] = _only_mme(triples_of("test"))
+    samples["SICK triples"] = _only_mme(of_images["test"])
     premises = {judgments.merged(premise): premise for premise in judged["premise"]}
     study = study_of(collections, budget, seed, samples, counts, premises)
     judgments.assert_untouched(study.arrays.train.samples, judged, names)
@@ -85,10 +85,8 @@ def load_paper(budget: Budget, seed: int) -> Study:
     folder = precomputed.find("f30k")
     files = {"train": "train", "val": "dev", "test": "test"}
     collections = {name: precomputed.load(folder, split).images for name, split in files.items()}
-    names = [name for images in collections.values() for name in images.ids]
-    row_of = {name: row for row, name in enumerate(names)}
-    every_caption = [c for images in collections.values() for c in images.captions]
-    captions = dict(zip(names, every_caption, strict=True))
+    captions = {n: c for i in collections.values() for n, c in zip(i.ids, i.captions, strict=True)}
+    row_of = {name: row for row, name in enumerate(captions)}
 
     def pairs(split: str, *collected: str) -> Samples:
         # Of SNLI-VE's split, whose images lie in all parts, the pairs of these parts' images.
@@ -98,7 +96,7 @@ def load_paper(budget: Budget, seed: int) -> Study:
         if table.empty:
             raise DataError(
                 f"{snli_ve.split_file(split, data_dir() / snli_ve.NAME)}: no image is one of "
-                f"{folder}, such as {names[0]!r} (does id_mapping.json lie there?)"
+                f"{folder}, such as {next(iter(row_of))!r} (does id_mapping.json lie there?)"
             )
         return snli_ve.samples(table, row_of, captions)
 
@@ -123,6 +121,7 @@ def study_of(
     collections: split -> its images. samples: labelled pairs by name. counts: of some, how many
     pairs each stands for. merged: premise -> the captions that it was merged from.
     """
+    plan = budget.retrieval
     captions = tuple(tuple(c) for some in collections.values() for c in some.captions)
     ends = np.cumsum([0, *(len(some.ids) for some in collections.values())])
     order = np.random.default_rng([seed, 20]).permutation(int(ends[1]))
@@ -133,20 +132,17 @@ def study_of(
     images = standardised([some.features for some in collections.values()], scale)
     words = Words.of([text for some in captions[: ends[1]] for text in some], budget.min_count)
     premises = tuple(judgments.merged(some) for some in captions)
-    merged |= dict(zip(premises, captions, strict=True))
-    for name, some in (("train", rows["judges"]), ("dev", rows["val"][::4])):
-        of_captions, origins = caption_pairs(captions, some, seed + (name == "dev"))
-        if name == "dev":
-            of_captions = _only_mme(of_captions)
-        samples[name] = joined([samples[name], of_captions])
-        merged |= origins
+    of_train, origins = caption_pairs(captions, rows["judges"], seed)
+    of_dev, more = caption_pairs(captions, rows["val"][::4], seed + 1)
+    samples["train"] = joined([samples["train"], of_train])
+    samples["dev"] = joined([samples["dev"], _only_mme(of_dev)])
+    merged |= {**dict(zip(premises, captions, strict=True)), **origins, **more}
     texts = sorted({t for c in captions for t in c} | tables.sentences_of(samples.values(), merged))
     start = _frozen_retriever(budget, words, images, Split.of(words, captions, rows["frozen"]))
     bert = data_dir() / "bert"
     states = TokenStates.by(bert, texts, merged, job_folder()) if bert.is_dir() else None
     if states is None:
         print(f"no BERT in {bert}: the text branch starts from nothing", file=sys.stderr)
-    plan = budget.retrieval
     retriever = tables.read_retriever(start, plan.transformers, plan.space, images, len(words))
     stems = Weights(collections["train"].captions)
     encoders = frozen(retriever, words, images, texts, stems, merged, states)

@@ -16,10 +16,8 @@ from mmlib.core.ranking import KS, average_precision, chance_among_first, ranks_
 if TYPE_CHECKING:
     from mmlib.papers.entailment.data.arrays import People, Split
 
-RANKED = ("ROC area", "average precision")
-AT_THRESHOLD = ("F0.5", "precision", "recall")
 AT_SIZE = "precision of the first n"  # n: as many as are entailed
-METRICS = (*RANKED, *AT_THRESHOLD, AT_SIZE)
+METRICS = ("ROC area", "average precision", "F0.5", "precision", "recall", AT_SIZE)
 ACCURACY = "accuracy"  # the paper's; where few pairs are entailed it says little
 DIGITS = (10.0, 1e3, 1e5)  # of "hits": captions that find the image at 1, 5 and 10
 
@@ -44,18 +42,14 @@ def shares(metric: str, labels: np.ndarray, margins: np.ndarray, weights: np.nda
     where its margin is 0 or more; weights (n,): how many pairs each one stands for. Raises
     ValueError for another metric and where one label is missing.
     """
-    truth = np.asarray(labels).astype(bool)
+    truth, margins = np.asarray(labels).astype(bool), np.asarray(margins)
+    weights = np.asarray(weights, dtype=float)
     if truth.all() or not truth.any():
         raise ValueError("there must be entailed pairs and others")
-    weights = np.asarray(weights, dtype=float)
-    if metric not in (*RANKED, AT_SIZE):
-        value, slope = _at_threshold(metric, truth, np.asarray(margins) >= 0, weights)
-        return 100 * (value + len(truth) * weights * slope)
-    _, step = np.unique(-np.asarray(margins), return_inverse=True)  # pairs by falling margin
+    _, step = np.unique(-margins, return_inverse=True)  # pairs by falling margin
     yes, no = np.bincount(step, weights * truth), np.bincount(step, weights * ~truth)
-    positive, hits = yes.sum(), np.cumsum(yes)
+    positive, negative, hits = yes.sum(), no.sum(), np.cumsum(yes)
     if metric == "ROC area":  # equal margins count half
-        negative = no.sum()
         above = (hits - yes / 2) / positive  # of a negative: entailed above it
         below = 1 - (np.cumsum(no) - no / 2) / negative  # of a positive: others below it
         value = float((no * above).sum() / negative)
@@ -69,35 +63,25 @@ def shares(metric: str, labels: np.ndarray, margins: np.ndarray, weights: np.nda
         gained = np.cumsum((yes / called)[::-1])[::-1]
         lost = np.cumsum((yes * hits / called**2)[::-1])[::-1]
         slope = np.where(truth, (precision - value + gained - lost)[step], -lost[step]) / positive
-    else:
-        # How much of each pair, from 0 to 1, is among the first that weigh as much as all entailed:
-        # the expectation where equal margins leave open which these are.
-        weight = yes + no
-        free = positive - (np.cumsum(weight) - weight)
-        first = np.clip(free / np.maximum(weight, 1e-12), 0, 1)[step]
-        value, slope = _at_threshold("precision", truth, first, weights)
+    else:  # of the pairs that are called, or of which share of each pair, from 0 to 1
+        chosen = 1.0 * (margins >= 0)
+        if metric == AT_SIZE:
+            # How much of it is among the first that weigh as much as all entailed: the expectation
+            # where equal margins leave open which these are.
+            free = positive - (np.cumsum(yes + no) - (yes + no))
+            chosen = np.clip(free / np.maximum(yes + no, 1e-12), 0, 1)[step]
+        hit = truth * chosen + (metric == ACCURACY) * ~truth * (1 - chosen)
+        denominators = {
+            "F0.5": (0.25 * truth + chosen) / 1.25, "precision": chosen, AT_SIZE: chosen,
+            "recall": 1.0 * truth, ACCURACY: np.ones(len(truth)),
+        }  # fmt: skip
+        if metric not in denominators:
+            raise ValueError(f"no figure {metric!r}: use {', '.join((*METRICS, ACCURACY))}")
+        counted = denominators[metric]
+        total = float((weights * counted).sum())
+        value = float((weights * hit).sum()) / total if total else 0.0
+        slope = (hit - value * counted) / total if total else np.zeros(len(truth))
     return 100 * (value + len(truth) * weights * slope)
-
-
-def _at_threshold(
-    metric: str, truth: np.ndarray, called: np.ndarray, weights: np.ndarray
-) -> tuple[float, np.ndarray]:
-    # F0.5, precision, recall or accuracy of the pairs that are called (n,), bool or which share of
-    # a pair, and its derivative by each pair's weight.
-    denominators = {
-        "F0.5": (0.25 * truth + called) / 1.25, "precision": 1.0 * called, "recall": 1.0 * truth,
-        ACCURACY: np.ones(len(truth)),
-    }  # fmt: skip
-    if metric not in denominators:
-        raise ValueError(f"no figure {metric!r}: use {', '.join((*METRICS, ACCURACY))}")
-    hit, counted = truth * called, denominators[metric]
-    if metric == ACCURACY:
-        hit = hit + ~truth * (1.0 - called)
-    total = float((weights * counted).sum())
-    if not total:
-        return 0.0, np.zeros(len(truth))
-    value = float((weights * hit).sum()) / total
-    return value, (hit - value * counted) / total
 
 
 def best_threshold(
@@ -132,19 +116,17 @@ def measured(
     n, c = by_image.shape
     image_ranks = ranks_of_scores(by_image, split.image_of).image_ranks
     caption_ranks = ranks_of_scores(by_text, split.image_of).caption_ranks
-    total, code = np.zeros(n), np.zeros(n)
+    values = {"RSUM": np.zeros(n), "hits": np.zeros(n)}
     for k, digit in zip(KS, DIGITS, strict=True):
         images, captions = image_ranks <= k, np.bincount(split.image_of, caption_ranks <= k, n)
-        total += images + captions * n / c
-        code += images + digit * captions
-    values = {"RSUM": 100 * total, "hits": code}
+        values["RSUM"] += 100 * (images + captions * n / c)
+        values["hits"] += images + digit * captions
     if split.fits is not None:
         for k in (10, 30):
             first = chance_among_first(by_image, k)
             values[f"E@{k}"] = 100 * np.average(split.fits, axis=1, weights=first)
-            if k == 10:
-                weighed = split.fits * rarity(split.fits)
-                values["E@10, rarity"] = 100 * np.average(weighed, axis=1, weights=first)
+        first, weighed = chance_among_first(by_image, 10), split.fits * rarity(split.fits)
+        values["E@10, rarity"] = 100 * np.average(weighed, axis=1, weights=first)
         relevant = [np.flatnonzero(row).tolist() for row in split.fits]
         values["mAP"] = 100 * average_precision(by_image, relevant)
     if people is not None:

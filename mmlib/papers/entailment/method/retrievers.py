@@ -141,17 +141,13 @@ def reranked(
     top: texts of each image, and images of each text. score: pairs (n, 2) of image and text ->
     probability (n,). 2 is added, so that they stand above the rest, whose `scores` are at most 1.
     """
-    best_texts = np.argsort(-scores, axis=1, kind="stable")[:, : top[0]]
-    best_images = np.argsort(-scores.T, axis=1, kind="stable")[:, : top[1]]
     rows, columns = (np.arange(size)[:, None] for size in scores.shape)
-    to_score = np.zeros(scores.shape, dtype=bool)
-    to_score[rows, best_texts] = to_score[best_images, columns] = True
+    best_texts, best_images = np.zeros((2, *scores.shape), dtype=bool)
+    best_texts[rows, np.argsort(-scores, axis=1, kind="stable")[:, : top[0]]] = True
+    best_images[np.argsort(-scores.T, axis=1, kind="stable")[:, : top[1]], columns] = True
     matched = np.zeros_like(scores)
-    matched[to_score] = 2 + score(np.argwhere(to_score))
-    by_image, by_text = scores.copy(), scores.copy()
-    by_image[rows, best_texts] = matched[rows, best_texts]
-    by_text[best_images, columns] = matched[best_images, columns]
-    return by_image, by_text
+    matched[best_texts | best_images] = 2 + score(np.argwhere(best_texts | best_images))
+    return np.where(best_texts, matched, scores), np.where(best_images, matched, scores)
 
 
 def build(family: str, plan: "RetrieverTraining", images: np.ndarray, vocabulary: int) -> Any:

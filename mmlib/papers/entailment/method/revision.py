@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from mmlib.papers.entailment.data.arrays import Split
 
 BLOCK = 500  # images whose similarities are looked through together
-DECAY = 0.02  # AdamW's, as in the paper
-WARM_UP = 10  # one of so many steps, in which the learning rate rises before it falls by a cosine
 OptimizerState = Literal["shared", "separate"]
-adamw = partial(torch.optim.AdamW, weight_decay=DECAY, fused=True)  # of both kinds of batches
+adamw = partial(torch.optim.AdamW, weight_decay=0.02, fused=True)  # decay as in the paper
 
 
 @dataclass(frozen=True)
@@ -90,17 +88,16 @@ class Allowed:
     """
 
     def __init__(self, image_of: np.ndarray, *weak: Weak | None):
-        self.image_of, self.count = np.asarray(image_of), len(image_of)
-        pairs = [w.image.astype(np.int64) * self.count + w.caption for w in weak if w is not None]
-        self.weak = np.unique(np.concatenate([[-1], *pairs]))  # -1 is no pair
+        self.count = len(image_of)
+        pairs = [Weak(np.asarray(image_of), np.arange(self.count)), *filter(None, weak)]
+        keys = [w.image.astype(np.int64) * self.count + w.caption for w in pairs]
+        self.keys = np.unique(np.concatenate(keys))
 
     def block(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """A of some images with some captions, bool."""
-        images, captions = np.asarray(images), np.asarray(captions)
-        golden = self.image_of[captions][None] == images[:, None]
-        asked = images[:, None] * self.count + captions[None]
-        nearest = np.minimum(np.searchsorted(self.weak, asked), len(self.weak) - 1)
-        return golden | (self.weak[nearest] == asked)
+        asked = np.asarray(images)[:, None] * self.count + np.asarray(captions)[None]
+        nearest = np.minimum(np.searchsorted(self.keys, asked), len(self.keys) - 1)
+        return self.keys[nearest] == asked
 
 
 def extra_batch(
@@ -132,10 +129,8 @@ def extra_batch(
         return weak.image[rows], weak.caption[rows]
     fill = one_each(np.setdiff1d(images, weak.image[rows]), golden)
     fill = filled(fill, len(golden), size - len(rows))
-    return (
-        np.concatenate([weak.image[rows], golden.image[fill]]),
-        np.concatenate([weak.caption[rows], golden.caption[fill]]),
-    )
+    shown = np.concatenate([weak.image[rows], golden.image[fill]])
+    return shown, np.concatenate([weak.caption[rows], golden.caption[fill]])
 
 
 class TwoRates:
@@ -258,11 +253,9 @@ def make_batch(
     device: str = "cpu",
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """What a retriever's `loss` takes, of pairs of images and captions."""
-    lengths = split.lengths[captions]
-    columns = (
-        table[split.rows[images]], split.ids[captions, : lengths.max()], lengths,
-        allowed.block(images, captions),
-    )  # fmt: skip
+    lengths, same = split.lengths[captions], allowed.block(images, captions)
+    ids = split.ids[captions, : lengths.max()]
+    columns = (table[split.rows[images]], ids, lengths, same)
     return tuple(torch.from_numpy(column).to(device) for column in columns)
 
 
@@ -274,10 +267,7 @@ def train(
     """Train a retriever; the same seed sees the same golden batches, whatever the weak set.
 
     images: epoch -> the image table as training sees it then. evaluate: figures of an epoch, which
-    choose nothing.
-
-    Returns one dict an epoch: train_loss, weak_loss, and what `evaluate` found. Raises
-    FloatingPointError when a loss is no longer a number.
+    choose nothing. Returns and raises what `core.fit.fit` does, of train_loss and weak_loss.
     """
     weak, golden = revision.weak, revision.golden
     rates = TwoRates(model.parameters(), adamw, phase.rate, revision.ratio, revision.state)
@@ -299,6 +289,6 @@ def train(
                 second = make_batch(table, split, *pairs, extra, run.device)
             yield first, second
 
-    shape = partial(warm_up_cosine, steps=total, warm_up=total // WARM_UP)
-    step = RevisedStep(lambda batch: model.loss(*batch), rates, shape)
+    schedule = partial(warm_up_cosine, steps=total, warm_up=total // 10)
+    step = RevisedStep(lambda batch: model.loss(*batch), rates, schedule)
     return fit(model, batches, step, evaluate, epochs=phase.epochs, seed=seed, keep="last", run=run)
