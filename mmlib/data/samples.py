@@ -67,7 +67,7 @@ def caption_pairs(
         while len(candidates) < HARD_OF + 1:
             j = int(rng.choice(rows))
             text = captions[j][int(rng.integers(len(captions[j])))]
-            if j != i and normalised(text) not in excluded:
+            if normalised(text) not in excluded:
                 candidates.append(text)
         hard = max(candidates[1:], key=lambda text: sum(overlap_parts(texts, text, weights)))
         for premise, hypothesis, label, source in (

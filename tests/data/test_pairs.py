@@ -127,9 +127,6 @@ def test_cite_plus_is_read(tmp_path, place):
     assert (pairs.split, len(pairs), pairs.texts[0]) == ("train", 4, "Heat, then wait.")
     assert pairs.labels.sum(1).tolist() == [7, 0, 0, 0]
     assert pairs.image_of.tolist() == [0, 1, 2, 2]
-
-
-def test_recipes_are_read_from_image_names():
     names = ["vanilla-panna_2_0.jpg", "salad-2_10_0.png", "1.png", "my_cake_1_0.jpg"]
     assert [cite.recipe_of(name) for name in names] == ["vanilla-panna", "salad-2", "", "my_cake"]
 

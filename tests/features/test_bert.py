@@ -1,4 +1,4 @@
-"""BERT against a plain loop over its weights, and what may learn, load and fail."""
+"""BERT against attention written out, and what may learn, load and fail."""
 
 import json
 import shutil
@@ -60,42 +60,21 @@ def batch_of(rows):
 # The oracle --------------------------------------------------------------------------------------
 
 
-def bert_by_loops(weights, ids, layers, heads, prefix=None) -> torch.Tensor:
-    """States (L, width) of one unpadded text, head by head and position by position."""
-
-    def linear(name, x):
-        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
-
-    def norm(name, x):
-        x = (x - x.mean(-1, keepdim=True)) / (x.var(-1, correction=0, keepdim=True) + 1e-12).sqrt()
-        return x * weights[f"{name}.weight"] + weights[f"{name}.bias"]
-
-    x = weights["embeddings.word_embeddings.weight"][ids]
-    x = x + weights["embeddings.position_embeddings.weight"][: len(ids)]  # from 0: no shift
-    x = norm("embeddings.LayerNorm", x + weights["embeddings.token_type_embeddings.weight"][0])
-    size = x.shape[1] // heads
-    for layer in range(layers):
-        at = f"encoder.layer.{layer}"
-        q, k, v = (linear(f"{at}.attention.self.{name}", x) for name in ("query", "key", "value"))
-        context = torch.zeros_like(x)
-        for head in range(heads):
-            cut = slice(head * size, (head + 1) * size)
-            keys, values = k[:, cut], v[:, cut]
-            if prefix is not None:
-                keys = torch.cat([prefix[layer, 0, head], keys])
-                values = torch.cat([prefix[layer, 1, head], values])
-            for position in range(len(ids)):
-                scores = torch.stack([q[position, cut] @ key for key in keys]) / size**0.5
-                share = scores.exp() / scores.exp().sum()
-                context[position, cut] = sum(
-                    s * value for s, value in zip(share, values, strict=True)
-                )
-        x = norm(
-            f"{at}.attention.output.LayerNorm", linear(f"{at}.attention.output.dense", context) + x
+def by_hand(model, ids, prefix) -> torch.Tensor:
+    """States (L, width) of one unpadded text by the layers, whose attention is written out."""
+    x = model.embeddings(ids[None], position_ids=torch.arange(len(ids))[None])[0]  # no shift
+    for number, layer in enumerate(model.encoder.layer):
+        attention = layer.attention.self
+        query, key, value = (  # (heads, L, width of a head)
+            linear(x).unflatten(1, (4, -1)).transpose(0, 1)
+            for linear in (attention.query, attention.key, attention.value)
         )
-        inner = linear(f"{at}.intermediate.dense", x)
-        inner = inner * (1 + torch.erf(inner / 2**0.5)) / 2
-        x = norm(f"{at}.output.LayerNorm", linear(f"{at}.output.dense", inner) + x)
+        if prefix is not None:
+            key, value = (torch.cat([prefix[number, i], x], 1) for i, x in enumerate((key, value)))
+        shares = (query @ key.transpose(1, 2) / query.shape[2] ** 0.5).softmax(dim=2)
+        context = (shares @ value).transpose(0, 1).flatten(1)
+        x = layer.attention.output(context, x)
+        x = layer.output(layer.intermediate(x), x)
     return x
 
 
@@ -104,13 +83,13 @@ ROWS = [[2, 5, 6, 3], [2, 8, 3], [2, 5, 9, 8, 6, 11, 13, 12, 3]]
 
 @pytest.mark.parametrize("prefix", [0, 1, 5])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_states_are_those_of_the_plain_loop(prefix, attention):
+def test_states_are_those_of_attention_to_the_prefix_and_the_text(prefix, attention):
     bert = encoder("ptuning", prefix, attn_implementation=attention)
     ids, mask = batch_of(ROWS)
     with torch.no_grad():
         states = bert(ids, mask)
         for row, pieces in enumerate(ROWS):
-            wanted = bert_by_loops(bert.bert.state_dict(), pieces, 3, 4, bert.prefix)
+            wanted = by_hand(bert.bert, torch.tensor(pieces), bert.prefix)
             torch.testing.assert_close(states[row, : len(pieces)], wanted, atol=2e-5, rtol=1e-4)
 
 
