@@ -3,7 +3,7 @@
 The claims of the controlled pairs are ours: they say where the idea is known to work.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -30,7 +30,7 @@ def with_values(evidence: Evidence, *terms: tuple[str, str], split: str = "test"
     return [n for n in names if all(evidence.has(n, *term, split) for term in terms)]
 
 
-def ratio(above: np.ndarray, below: np.ndarray, clusters: Iterable) -> Effect:
+def ratio(above: np.ndarray, below: np.ndarray, clusters: Sequence | np.ndarray) -> Effect:
     """Mean of `above` over mean of `below`, both (seeds, texts), linearised; paired."""
     of_means = above.mean() / below.mean()
     return crossed(of_means + (above - of_means * below) / below.mean(), clusters)

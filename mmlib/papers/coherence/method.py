@@ -285,35 +285,31 @@ def pools_of(pairs: int, size: int = POOL, count: int = POOLS, seed: int = 0) ->
     return np.array([rng.choice(pairs, size, replace=False) for _ in range(count)])
 
 
-def full_ranks(
-    theta: np.ndarray, eta: np.ndarray | None = None, threshold: float = np.inf
-) -> np.ndarray:
+def full_ranks(theta: np.ndarray) -> np.ndarray:
     """Rank (n,), from 1, of each text's own image: 1 + better ones + half of the equal ones.
 
-    theta (n, n): text i with the image of pair j. With eta (n, n), rows with Δ below `threshold`
-    are refined first; that takes two pairs or more.
+    theta (n, n): text i with the image of pair j.
     """
-    if eta is not None:
-        theta = refine(theta, eta, threshold)
     right = theta.diagonal()[:, None]
     return 1 + (theta > right).sum(axis=1) + ((theta == right).sum(axis=1) - 1) / 2
 
 
-def mean_log_rank(
-    theta: np.ndarray, eta: np.ndarray | None = None, threshold: float = np.inf
-) -> float:
+def mean_log_rank(theta: np.ndarray) -> float:
     """Mean log2 rank of the own image, `full_ranks` as one figure: 1 less is half the rank."""
-    return float(np.log2(full_ranks(theta, eta, threshold)).mean())
+    return float(np.log2(full_ranks(theta)).mean())
 
 
 def pool_ranks(
-    theta: np.ndarray, pools: np.ndarray, eta: np.ndarray | None = None, threshold: float = np.inf
+    theta: np.ndarray, pools: np.ndarray, eta: np.ndarray | None = None, threshold: float = 0.0
 ) -> np.ndarray:
-    """`full_ranks` within each pool (count, size) of pairs: (count, size). Δ is the pool's own."""
-    grids = (np.ix_(pool, pool) for pool in pools)
-    return np.array(
-        [full_ranks(theta[at], None if eta is None else eta[at], threshold) for at in grids]
-    )
+    """`full_ranks` within each pool (count, size) of pairs: (count, size).
+
+    With eta (n, n), rows with Δ below `threshold` in their pool are refined first.
+    """
+    grids = [np.ix_(pool, pool) for pool in pools]
+    if eta is None:
+        return np.array([full_ranks(theta[at]) for at in grids])
+    return np.array([full_ranks(refine(theta[at], eta[at], threshold)) for at in grids])
 
 
 def pool_metrics(ranks: np.ndarray) -> dict[str, np.ndarray]:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -42,11 +43,9 @@ class System:
 
     def columns(self, relations: Sequence[str]) -> list[int]:
         """Columns of the labels that the head learns; ValueError for a relation not there."""
-        if self.relations in ("", "all"):
-            return list(range(len(relations))) if self.relations else []
-        if self.relations not in relations:
+        if self.relations not in ("", "all", *relations):
             raise ValueError(f"no relation {self.relations!r}: there are {', '.join(relations)}")
-        return [list(relations).index(self.relations)]
+        return [i for i, name in enumerate(relations) if self.relations in (name, "all")]
 
 
 BASE = System("Base", attention=False)
@@ -101,8 +100,7 @@ def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
 class Settings:
     """How systems are trained: the paper's values, completed from the authors' code.
 
-    word_width, hidden, width: of word vectors (300), of one LSTM direction (300), of the shared
-        space (1024).
+    word_width, hidden, width: of word vectors, of one LSTM direction, of the shared space.
     loss: "distance" (the authors' code) or "cosine" (the paper's text). margin: α.
     strength, threshold: λ of eq. 4 and T, below which a text counts as difficult.
     dropout: of word vectors; the authors use none. word2vec_epochs: of their pre-training.
@@ -127,17 +125,11 @@ class Settings:
     dropout: float = 0.0
 
 
-BUDGETS = {
-    # One budget for all systems of a collection, searched on dev (mean log2 rank, CMCA, one seed).
-    # Rate 2e-3, batches of 32, dropout .4, 10 epochs: 5.61; half the rate 5.79; rate 4e-3, dropout
-    # .2, 12 epochs 5.40; dropout .1 5.36; 18 epochs 5.24; margin .2 5.38; batches of 16 5.21. With
-    # dropout .4: the paper's cosine loss 5.91, half the shared space 5.63, rate 8e-3 5.73.
+BUDGETS = {  # searched on dev with CMCA and one seed; `study.md` has what was tried
     "world": Settings(
         word_width=48, hidden=48, width=128, epochs=10, batch=16, learning_rate=4e-3,
         schedule="cosine", max_words=30, dropout=0.2,
     ),
-    # Rate 1e-3, width 256, dropout .4, 6 epochs: 4.03, still falling; rate 2e-3 and three quarters
-    # of all widths 3.75, flat; rate 2e-3 with dropout .2 4.03, and rising after two epochs.
     "flickr8k": Settings(
         word_width=96, hidden=96, width=192, epochs=6, learning_rate=2e-3, batch=64,
         schedule="cosine", word2vec_epochs=10, dropout=0.4,
@@ -150,9 +142,8 @@ BUDGETS[collections.CONTROLLED_TIER] = replace(BUDGETS["world"], epochs=30)
 
 def budget(tier: str, dataset: str) -> Settings:
     """The settings of a collection, the same for all of its systems; of tier paper the paper's."""
-    if tier == "paper" and dataset.startswith("cite"):
-        return Settings(max_words=200, strength=0.13)
-    return BUDGETS.get(tier, Settings())
+    is_cite = tier == "paper" and dataset.startswith("cite")
+    return Settings(max_words=200, strength=0.13) if is_cite else BUDGETS.get(tier, Settings())
 
 
 # --- One training ---------------------------------------------------------------------------------
@@ -301,8 +292,7 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     ranks = {"rank": method.full_ranks(test)}
     metrics = method.pool_metrics(method.pool_ranks(in_pools, pools))
     values = {"test": ranks, "pools": metrics}
-    reports_all = job.system["reports"] == "all"
-    if reports_all:
+    if job.system["reports"] == "all":
         values["relations"] = of_relations(model, arrays, encoded["test"], run.device)
         if model.head is None and isinstance(arrays.splits["train"].images, np.ndarray):
             ranks |= baselines.relations_in_ranking(arrays, theta)
@@ -310,13 +300,13 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         x = {name: probabilities(model, split) for name, split in encoded.items()}
         strength, threshold = best_refinement(theta["val"], x["val"])
         eta = method.confidence(x["test"], settings.strength)
-        as_chosen = method.confidence(x["test"], strength)
-        ranks[REFINED] = method.full_ranks(test, eta, settings.threshold)
-        ranks[f"{REFINED} as dev chose"] = method.full_ranks(test, as_chosen, threshold)
-        if reports_all:
+        chosen = method.confidence(x["test"], strength)
+        ways = {REFINED: (eta, settings.threshold), f"{REFINED} as dev chose": (chosen, threshold)}
+        if job.system["reports"] == "all":
             ranks["gap"] = method.gap(test)
-            ranks[f"{REFINED}, T {OTHER_THRESHOLD}"] = method.full_ranks(test, eta, OTHER_THRESHOLD)
             ranks["rank by confidence"] = method.full_ranks(eta)
+            ways[f"{REFINED}, T {OTHER_THRESHOLD}"] = eta, OTHER_THRESHOLD
+        ranks |= {name: method.full_ranks(method.refine(test, *way)) for name, way in ways.items()}
         refined = method.pool_ranks(in_pools, pools, eta, settings.threshold)
         metrics |= {f"{name}, refined": v for name, v in method.pool_metrics(refined).items()}
     return Answer(values, history, time.process_time() - started)
@@ -324,11 +314,11 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
 
 def best_refinement(theta: np.ndarray, x: np.ndarray) -> tuple[float, float]:
     """λ and T of the lowest mean log2 rank on the dev pairs; the weakest where tied."""
-    scored = []
-    for strength in STRENGTHS:
-        eta = method.confidence(x, strength)
-        scored += [(method.mean_log_rank(theta, eta, t), strength, t) for t in THRESHOLDS]
-    return min(scored)[1:]
+    etas = {strength: method.confidence(x, strength) for strength in STRENGTHS}
+    return min(
+        product(STRENGTHS, THRESHOLDS),
+        key=lambda way: method.mean_log_rank(method.refine(theta, etas[way[0]], way[1])),
+    )
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import softmax
 from scipy.stats import chisquare, rankdata
 from torch import nn
 
@@ -35,34 +36,21 @@ def units(seed, *shape):
 # --- The text encoder ----------------------------------------------------------------------------
 
 
-def attention_loop(pool, states, lengths):
-    """One word at a time: k = tanh(A h + b), e = u k / sqrt(width), softmax over the text, sum."""
-    A, b = pool.project.weight.tolist(), pool.project.bias.tolist()
-    u, width = pool.query.tolist(), states.shape[2]
-    pooled, weights = [], []
-    for text, length in zip(states.tolist(), lengths.tolist(), strict=True):
-        scores = []
-        for h in text[:length]:
-            k = [math.tanh(sum(A[i][j] * h[j] for j in range(width)) + b[i]) for i in range(width)]
-            scores.append(sum(x * y for x, y in zip(u, k, strict=True)) / math.sqrt(width))
-        powers = [math.exp(score) for score in scores]
-        alpha = [p / sum(powers) for p in powers]
-        weights.append(alpha + [0.0] * (len(text) - length))
-        pooled.append([sum(a * h[j] for a, h in zip(alpha, text[:length], strict=True))
-                       for j in range(width)])  # fmt: skip
-    return pooled, weights
-
-
 @few
 @given(seeds, st.integers(1, 7), st.sampled_from([0.0, math.nan, math.inf]))
-def test_attention_is_the_loop_over_words_whatever_the_padding(seed, width, padding):
+def test_attention_is_the_loop_over_texts_whatever_the_padding(seed, width, padding):
+    """k = tanh(A h + b), e = u k / sqrt(width), softmax over the text, sum."""
     torch.manual_seed(seed)
     pool, states = method.AttentionPooling(width), 2 * torch.randn(4, 5, width)
-    wanted = attention_loop(pool, states, LENGTHS)
+    A, b, u = (p.detach().numpy() for p in (pool.project.weight, pool.project.bias, pool.query))
     for i, length in enumerate(LENGTHS):
         states[i, length:] = padding
-    for found, loop in zip(pool(states, LENGTHS), wanted, strict=True):
-        same(found.detach(), loop)
+    pooled, weights = pool(states, LENGTHS)
+    for i, length in enumerate(LENGTHS):
+        h = states[i, :length].numpy()
+        alpha = softmax(np.array([u @ np.tanh(A @ word + b) / math.sqrt(width) for word in h]))
+        same(weights[i].detach(), [*alpha, *[0.0] * (5 - length)])
+        same(pooled[i].detach(), alpha @ h)
 
 
 def test_the_lstm_is_pytorchs_on_packed_texts_and_its_last_states_are_their_ends():
@@ -85,31 +73,23 @@ def test_the_lstm_is_pytorchs_on_packed_texts_and_its_last_states_are_their_ends
 # --- The retrieval losses ------------------------------------------------------------------------
 
 
-def cosine(a, b):
-    return sum(x * y for x, y in zip(a, b, strict=True))
-
-
 def distance_loop(texts, images, margin):
-    """One anchor at a time; texts and images stacked, with the numbers of their pairs as labels."""
-    vectors, terms = texts.tolist() + images.tolist(), []
+    """One anchor at a time; texts and images stacked, both with the numbers of their pairs."""
+    vectors, pair, terms = np.concatenate([texts, images]), 2 * [*range(len(texts))], []
     for a, anchor in enumerate(vectors):
-        near_to = [math.sqrt(max(2 - 2 * cosine(anchor, v), 1e-12)) for v in vectors]
-        belongs = [b % len(texts) == a % len(texts) for b in range(len(vectors))]
-        positive = max(d for d, own in zip(near_to, belongs, strict=True) if own)
-        negative = min(d for d, own in zip(near_to, belongs, strict=True) if not own)
+        distances = [math.sqrt(max(2 - 2 * anchor @ v, 1e-12)) for v in vectors]
+        positive = max(d for d, other in zip(distances, pair, strict=True) if other == pair[a])
+        negative = min(d for d, other in zip(distances, pair, strict=True) if other != pair[a])
         terms.append(max(0.0, positive - negative + margin))
-    return sum(terms) / len(terms)
+    return np.mean(terms)
 
 
 def cosine_loop(texts, images, margin):
     """Minus section 6.1 as printed, min{0, trip}, with the other modality's hardest negative."""
-    texts, images = texts.tolist(), images.tolist()
-    total = 0.0
-    for i, (text, image) in enumerate(zip(texts, images, strict=True)):
-        own = cosine(text, image)
-        wrong_image = max(cosine(text, v) for j, v in enumerate(images) if j != i)
-        wrong_text = max(cosine(v, image) for j, v in enumerate(texts) if j != i)
-        total += min(0.0, own - wrong_image - margin) + min(0.0, own - wrong_text - margin)
+    total, cosines = 0.0, texts.numpy() @ images.numpy().T
+    for i, own in enumerate(cosines.diagonal()):
+        for wrong in (np.delete(cosines[i], i).max(), np.delete(cosines[:, i], i).max()):
+            total += min(0.0, own - wrong - margin)
     return -total / len(texts)
 
 
@@ -202,14 +182,14 @@ def test_the_head_is_one_linear_layer_on_pairs_and_on_every_combination():
 
 
 def gap_loop(row):
-    first, second = sorted(row, reverse=True)[:2]
+    second, first = sorted(row)[-2:]
     return first - second
 
 
 def refine_loop(theta, eta, threshold):
     return [
-        [t * e for t, e in zip(row, sure, strict=True)] if gap_loop(row) < threshold else list(row)
-        for row, sure in zip(np.asarray(theta).tolist(), np.asarray(eta).tolist(), strict=True)
+        row * sure if gap_loop(row) < threshold else row
+        for row, sure in zip(theta, eta, strict=True)
     ]
 
 
@@ -229,7 +209,7 @@ def test_refinement_is_the_loop_and_leaves_what_it_is_given(seed, n, m, threshol
     theta, eta = rng.uniform(-1, 1, (n, m)), 1 + rng.random((n, m))
     before = theta.copy(), eta.copy()
     ties = np.round(2 * theta) / 2
-    assert gap(ties).tolist() == near([gap_loop(row) for row in ties.tolist()])
+    assert gap(ties).tolist() == near([*map(gap_loop, ties)])
     refined = method.refine(theta, eta, threshold)
     same(refined, refine_loop(theta, eta, threshold))
     same((theta, eta), before)
@@ -279,17 +259,14 @@ def test_ranks_within_pools_are_scipys(seed, size, twins, threshold):
     rng = np.random.default_rng(seed)
     theta, eta = rng.integers(-4, 5, (12, 12)) / 8, 1 + rng.integers(0, 3, (12, 12)) / 8
     pools = rng.integers(12, size=(3, size)) if twins else pools_of(12, size, 3, seed)
-    given = () if threshold is None else (eta, threshold)
-    before = theta.copy()
-    ranks = pool_ranks(theta, pools, *given)
+    ranks = pool_ranks(theta, pools, *(() if threshold is None else (eta, threshold)))
     for pool, found in zip(pools, ranks, strict=True):
         grid = np.ix_(pool, pool)
-        within = refine_loop(theta[grid], eta[grid], threshold or 0.0)  # 0: none is refined
-        assert found.tolist() == [rankdata(-np.array(row))[k] for k, row in enumerate(within)]
-        assert (
-            full_ranks(theta[grid], *(given and (eta[grid], threshold))).tolist() == found.tolist()
-        )
-    assert (theta == before).all()
+        within = np.array(
+            refine_loop(theta[grid], eta[grid], threshold or 0.0)
+        )  # 0: none is refined
+        assert found.tolist() == [rankdata(-row)[k] for k, row in enumerate(within)]
+        assert full_ranks(within).tolist() == found.tolist()
 
 
 def test_metrics_by_hand():

@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.distance import cdist
 from scipy.special import expit
 from sklearn.metrics import average_precision_score
 from tiny_coherence import HOW, RELATIONS, job, tiny
@@ -99,19 +100,20 @@ def test_labels_are_seen_where_relations_are_learnt_and_those_of_test_by_oracles
             assert (found[name] != values).any() == (name == "rank, true relations"), name
 
 
-def test_ranks_and_what_a_head_knows_are_those_of_the_model(arrays, answers, model, encoded):
-    theta, found = encoded.theta, answers["CMCM"].values
+def test_ranks_and_what_a_head_knows_are_those_of_the_model(arrays, model, encoded, monkeypatch):
+    monkeypatch.setattr(run, "STRENGTHS", (3.0,))  # what dev chooses from
+    monkeypatch.setattr(run, "THRESHOLDS", (2.0,))
+    theta, found = encoded.theta, run.train_and_score(job(CMCM), arrays).values
     np.testing.assert_allclose(theta, encoded.texts @ encoded.images.T, atol=1e-6)
     x = run.probabilities(model, encoded)
     eta, pools = method.confidence(x, HOW.strength), method.pools_of(40)
-    dev = run.encode(model, arrays.splits["val"])
-    strength, threshold = run.best_refinement(dev.theta, run.probabilities(model, dev))
+    chosen = method.confidence(x, 3.0)
     in_pools = method.pool_ranks(theta.astype(np.float32), pools, eta, HOW.threshold)
     ranks = {
         "rank": full_ranks(theta), "gap": method.gap(theta), "rank by confidence": full_ranks(eta),
-        "rank, refined": full_ranks(theta, eta, HOW.threshold),
-        "rank, refined, T 0.1": full_ranks(theta, eta, 0.1),
-        "rank, refined as dev chose": full_ranks(theta, method.confidence(x, strength), threshold),
+        "rank, refined": full_ranks(method.refine(theta, eta, HOW.threshold)),
+        "rank, refined, T 0.1": full_ranks(method.refine(theta, eta, 0.1)),
+        "rank, refined as dev chose": full_ranks(method.refine(theta, chosen, 2.0)),
     }  # fmt: skip
     for name, values in ranks.items():
         np.testing.assert_allclose(found["test"][name], values, err_msg=name)
@@ -208,6 +210,21 @@ def test_baselines_are_at_chance_and_above_and_pairs_are_described(arrays):
     for of in ("words", "pictures"):
         assert (found["relations"][f"AP of {of}"] > labels.mean(axis=0) + 0.1).all()
     np.testing.assert_array_equal(found["test"]["Story"], labels[:, 1])
+
+
+def test_ridge_is_least_squares_on_the_words_that_occur(arrays, monkeypatch):
+    monkeypatch.setattr(baselines, "PENALTIES", (3.0,))
+    words, pictures = {}, {}
+    for name in ("train", "test"):
+        split = arrays.splits[name]
+        words[name] = np.array([[word in text for word in range(29)] for text in split.ids], float)
+        words[name][:, :2] = 0  # padding and unknown words
+        pictures[name] = split.images[split.image_of] - arrays.splits["train"].images.mean(axis=0)
+    x = np.vstack([words["train"], np.sqrt(3.0) * np.eye(29)])
+    weights = np.linalg.lstsq(x, np.vstack([pictures["train"], np.zeros((29, 10))]), rcond=None)[0]
+    predicted, shown = words["test"] @ weights, pictures["test"]
+    wanted = 1 - cdist(predicted, shown, "cosine")
+    np.testing.assert_allclose(baselines.ridge(arrays), wanted, atol=1e-5)
 
 
 def test_words_tell_relations_as_far_as_they_do(arrays):

@@ -11,8 +11,9 @@ from mmlib.papers.coherence.run import PAPER, Settings
 
 RELATIONS = ("Visible", "Story", "Meta")
 HOW = Settings(
-    word_width=8, hidden=6, width=12, epochs=4, batch=16, learning_rate=0.02, schedule="cosine"
-)
+    word_width=8, hidden=6, width=12, epochs=4, batch=16, learning_rate=0.02, schedule="cosine",
+    strength=1.0, threshold=0.02,
+)  # fmt: skip
 
 
 def split(count, seed, images=0):

@@ -1,18 +1,15 @@
 """Flickr8k with noisy labels: a classifier of Clue's captions says which relations hold.
 
-Clue (Alikhani et al., ACL 2020) gives captions and labels by people, but its pictures have to be
-fetched from old addresses; Flickr8k has photographs and captions but no relations.
-
-The classifier has never seen an image, so that a label is a function of its text alone: the
-relation head can ignore the image, its confidence η is then the same for every image of a row, and
-refinement cannot reorder anything; `notes.yaml` says what such labels can show. They are also
-shifted: "not Visible" means no more than an unusual wording, since all captions describe what is
-seen. Clue's Meta captions nearly all tell where, when or how (95 % are marked so), and "a dog on
-the beach" becomes Meta too. Irrelevant is hardly learned: 89 of Clue's 6,047 training captions are
-"digital art selected for the #", 79 of them Irrelevant.
+Clue (Alikhani et al., ACL 2020) has labels by people, but its pictures have to be fetched from old
+addresses; Flickr8k has photographs but no relations. A label is a function of its text alone, so
+confidence is the same for every image of a row, and refinement can reorder nothing; `notes.yaml`
+says what such labels can show. They are also shifted: "not Visible" is no more than an unusual
+wording. Clue's Meta captions nearly all tell where, when or how, so "a dog on the beach" becomes
+Meta too. Irrelevant is hardly learned: 79 of its captions are "digital art selected for the #".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,15 +18,12 @@ from mmlib.core.records import RelatedPairs, normalised
 from mmlib.data import clue, flickr8k
 from mmlib.papers.coherence.data.pairs import SPLITS, Pairs, pooled, relations_of
 
-FOLDS = 5
 
-
-def fit_pipeline(pairs: RelatedPairs) -> Any:
-    """Texts -> TF-IDF of words, pairs of words and 2 to 4 letters -> logistic regressions.
+def relation_pipeline() -> Any:
+    """TF-IDF of words, pairs of words and 2 to 4 letters -> a logistic regression a relation.
 
     Lower-cased words without punctuation: 26 % of Clue's captions end in a full stop and nearly all
     of Flickr8k's do, which says nothing about a relation.
-    Raises ValueError for a relation that is always or never positive, as may be in a fold.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -41,13 +35,17 @@ def fit_pipeline(pairs: RelatedPairs) -> Any:
         TfidfVectorizer(token_pattern=r"\w+", ngram_range=(1, 2), min_df=2, **shared),
         TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=5, **shared),
     )
-    pipeline = make_pipeline(features, MultiOutputClassifier(LogisticRegression(max_iter=1000)))
-    return pipeline.fit(pairs.texts, pairs.labels.astype(int))
+    return make_pipeline(features, MultiOutputClassifier(LogisticRegression(max_iter=1000)))
 
 
-def predict(pipeline: Any, texts: Sequence[str]) -> np.ndarray:
-    """Probability (texts, relations) that each relation holds, each relation on its own."""
-    return np.stack([of_class[:, 1] for of_class in pipeline.predict_proba(texts)], axis=1)
+def fit_pipeline(pairs: RelatedPairs) -> Any:
+    """`relation_pipeline`, fitted. ValueError for a relation that is always or never positive."""
+    return relation_pipeline().fit(pairs.texts, pairs.labels.astype(int))
+
+
+def of_yes(probabilities: Sequence[np.ndarray]) -> np.ndarray:
+    """scikit-learn's probabilities of no and yes, (texts, 2) a relation -> (texts, relations)."""
+    return np.stack([of_class[:, 1] for of_class in probabilities], axis=1)
 
 
 class RelationClassifier(NamedTuple):
@@ -63,18 +61,17 @@ class RelationClassifier(NamedTuple):
 
     def labels(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, relations) bool: at or above the threshold."""
-        return predict(self.pipeline, texts) >= self.thresholds
+        return of_yes(self.pipeline.predict_proba(texts)) >= self.thresholds
 
 
 def train_classifier(train: RelatedPairs) -> RelationClassifier:
     """Train on pairs labelled by people, and find the thresholds by cross-validation on them.
 
-    From the thresholds on, held-out pairs have as many positives as people gave (ties may add
-    some): 0.5 would leave Subjective and Irrelevant without any, and that of the best F1 calls
-    nearly all Visible. Raises ValueError for a relation that is always or never positive.
+    From these on, held-out pairs have as many positives as people gave (ties may add some): 0.5
+    leaves Subjective without any, and the threshold of the best F1 calls nearly all Visible.
+    Raises ValueError for a relation that is always or never positive.
     """
-    scores = np.sort(held_out(train), axis=0)
-    counts = train.labels.sum(axis=0)
+    scores, counts = np.sort(held_out(train), axis=0), train.labels.sum(axis=0)
     thresholds = scores[len(scores) - counts, np.arange(len(counts))]
     return RelationClassifier(train.relations, fit_pipeline(train), thresholds)
 
@@ -89,45 +86,35 @@ def sharing_groups(pairs: RelatedPairs) -> np.ndarray:
 
     images = np.unique(pairs.image_of, return_inverse=True)[1]
     texts = np.unique([normalised(text) for text in pairs.texts], return_inverse=True)[1]
-    first_text = images.max(initial=-1) + 1
-    count = first_text + texts.max(initial=-1) + 1
-    edges = coo_array((np.ones(len(pairs)), (images, first_text + texts)), shape=(count, count))
+    texts += images.max() + 1  # a graph of images and texts, in which pairs are edges
+    edges = coo_array((np.ones(len(pairs)), (images, texts)), shape=(texts.max() + 1,) * 2)
     return connected_components(edges, directed=False)[1][images]
 
 
-def folds(pairs: RelatedPairs) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """`FOLDS` times the rows to train on and the rows held out, no group on both sides."""
-    from sklearn.model_selection import GroupKFold
+def held_out(pairs: RelatedPairs, folds: int = 5) -> np.ndarray:
+    """(pairs, relations) probabilities, each by a classifier that has not seen the group."""
+    from sklearn.model_selection import GroupKFold, cross_val_predict
 
     groups = np.unique(sharing_groups(pairs), return_inverse=True)[1]
-    shuffled = np.random.default_rng(0).permutation(groups.max(initial=0) + 1)[groups]
-    yield from GroupKFold(FOLDS).split(groups, groups=shuffled)
-
-
-def held_out(pairs: RelatedPairs) -> np.ndarray:
-    """(pairs, relations) probabilities, each by a classifier that has not seen the group."""
-    probabilities = np.empty(pairs.labels.shape)
-    for rows, held in folds(pairs):
-        pipeline = fit_pipeline(pairs.take(rows))
-        probabilities[held] = predict(pipeline, [pairs.texts[i] for i in held])
-    return probabilities
+    shuffled = np.random.default_rng(0).permutation(groups.max() + 1)[groups]
+    return of_yes(cross_val_predict(
+        relation_pipeline(), list(pairs.texts), pairs.labels.astype(int), groups=shuffled,
+        cv=GroupKFold(folds), method="predict_proba",
+    ))  # fmt: skip
 
 
 def labelled_pairs(
-    split: str, classifier: RelationClassifier, relations: Sequence[str], all_captions: bool = False
+    split: str, classifier: RelationClassifier, all_captions: bool = False
 ) -> RelatedPairs:
-    """Flickr8k's captions with noisy labels (see the module's text for what they are worth).
+    """Flickr8k's captions with noisy labels: the first of each image, or all, one pair each.
 
-    split: "train", "val" or "test". relations: those of the classifier to keep. all_captions: all
-    five of each image, one pair each, instead of the first. Raises DataError for missing or
-    damaged files.
+    Raises DataError for missing or damaged files.
     """
     data = flickr8k.load(split)
     chosen = [captions if all_captions else captions[:1] for captions in data.captions]
     texts = tuple(text for captions in chosen for text in captions)
-    columns = [classifier.relations.index(name) for name in relations]
     return RelatedPairs(
-        data.name, split, texts, classifier.labels(texts)[:, columns], tuple(relations),
+        data.name, split, texts, classifier.labels(texts), classifier.relations,
         image_of=np.repeat(np.arange(len(chosen)), [len(captions) for captions in chosen]),
         image_ids=data.ids, features=data.features, open_image=data.open_image,
     )  # fmt: skip
@@ -135,10 +122,10 @@ def labelled_pairs(
 
 def load() -> dict[str, Pairs]:
     """Flickr8k: all captions of an image in training, the first one in dev and test."""
-    classifier = train_classifier(clue.load("train"))
-    relations = relations_of("flickr8k")
+    people, relations = clue.load("train"), relations_of("flickr8k")
+    labels = people.labels[:, [people.relations.index(name) for name in relations]]
+    classifier = train_classifier(replace(people, labels=labels, relations=relations))
     train, val, test = (
-        pooled(labelled_pairs(split, classifier, relations, all_captions=split == "train"))
-        for split in SPLITS
+        pooled(labelled_pairs(split, classifier, all_captions=split == "train")) for split in SPLITS
     )
     return {"flickr8k": Pairs(train, val, test)}

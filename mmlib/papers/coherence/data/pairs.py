@@ -38,11 +38,10 @@ COLLECTIONS = {
 class Dials:
     """What decides how much the relations of made-up pairs (`data.controlled`) can help.
 
-    relations: how many there are, from 2 to 6; a text names so many different things. cues: how
-    many words stand for them, each for one. pairs: of training. things: of how many a text may
-    name. decides: the share of pairs whose picture shows what the relation says; the others show
-    one of the text's things at random. noise: deviation of what is added to each feature of a
-    picture, beside things with deviation 1.
+    relations: 2 to 6; a text names so many things. cues: how many words stand for them, each for
+    one. pairs: of training. things: of how many a text may name. decides: the share of pairs whose
+    picture shows what the relation says; the others show any of the text's things. noise: deviation
+    of what is added to each feature of a picture, beside things with deviation 1.
     """
 
     relations: int = 4
@@ -110,17 +109,14 @@ def pooled(pairs: RelatedPairs) -> RelatedPairs:
 
 
 class Pictures:
-    """Reads pictures as the authors do: short side to 224, a crop (random in training), normalised.
-
-    Calling it with rows and whether to crop at random gives (B, 3, 224, 224) float32.
-    """
+    """Reads pictures as the authors do: short side to 224, a crop of 224 by 224, normalised."""
 
     def __init__(self, pairs: RelatedPairs):
         assert pairs.open_image is not None
         self.open_image, self.hashes = pairs.open_image, pairs.image_hashes
 
     def __call__(self, rows: np.ndarray, augment: bool) -> Tensor:
-        """Pictures of some rows, decoded anew at each call."""
+        """Pictures (B, 3, 224, 224) float32 of some rows; augment: cropped at random."""
         from torchvision import transforms
 
         crop = transforms.RandomCrop(224) if augment else transforms.CenterCrop(224)
@@ -154,7 +150,7 @@ class Split:
         return torch.from_numpy(self.ids[rows, :longest]), torch.from_numpy(self.lengths[rows])
 
     def pictures(self, images: np.ndarray, augment: bool = False) -> Tensor:
-        """g or pictures of some images; `augment`: cropped at random, as in training."""
+        """g or pictures of some images."""
         if isinstance(self.images, np.ndarray):
             return torch.from_numpy(self.images[images])
         return self.images(images, augment)

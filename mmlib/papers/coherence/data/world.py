@@ -2,10 +2,8 @@
 
 A pair is a scene and one text. Which relations hold between them is drawn first, from what the
 picture shows and from chance, at the rates and correlations of Clue or CITE; then a text is written
-(`texts`). Labels are those of readers, who see more in a pair than its words. Two dials say how
-much can be known of a relation: `signal`, how much the picture counts in the draw (at 0 the labels
-know nothing of it), and `telling`, how often the text is worded as its relations would have it (at
-1 always, at 0 no more than by chance).
+(`texts`). Two dials say how much can be known of a relation: `signal`, how much the picture counts
+in the draw, and `telling`, how often the text is worded as its relations would have it.
 """
 
 import os
@@ -19,7 +17,8 @@ from scipy.stats import multivariate_normal, norm
 
 from mmlib.core.paths import table_beside
 from mmlib.core.records import RelatedPairs
-from mmlib.papers.coherence.data.pairs import CITE, CITE_LIKE, CLUE, DEFAULTS, DIALS, Pairs, pooled
+from mmlib.papers.coherence.data import pairs as collections
+from mmlib.papers.coherence.data.pairs import Pairs, pooled
 from mmlib.papers.coherence.data.texts import cite_text, clue_text
 from mmlib.world import SIZE, extract_features, picture
 from mmlib.world.scenes import sample_scene, split_seeds
@@ -29,7 +28,7 @@ COUNTS = {"train": 2000, "val": 400, "test": 1000}  # pairs of each split
 _SEEDS = 6  # of each pair: one for its scene, the rest for scenes that its text may be about
 STRENGTH = 0.9  # correlation of a relation's latent with the picture's properties at signal 1
 # Where a bag of words reads relations off texts as well as off the real sets' texts.
-TELLING = DEFAULTS[1]
+TELLING = collections.DEFAULTS[1]
 _TABLES = table_beside(__file__)
 
 # --- Labels --------------------------------------------------------------------------------------
@@ -57,12 +56,11 @@ PROPERTIES: dict[str, Callable[[Scene], float]] = {
 
 @dataclass(frozen=True, eq=False)
 class Scheme:
-    """A set of relations and their statistics.
+    """A set of relations and their statistics in the real set.
 
-    relations: their names. properties: what in the picture goes with each, from PROPERTIES.
-    rates: of the real set. gate: the relation that decides over the others, which reach their
-    rates where the gate's value is `opens`, and have the rates `closed` elsewhere.
-    phi: the labels' correlations where the gate is open, without the gate.
+    properties: what in the picture goes with each, from PROPERTIES. gate: the relation that decides
+    over the others, which reach their rates where the gate's value is `opens`, and have the rates
+    `closed` elsewhere. phi: the labels' correlations where the gate is open, without the gate.
     worded: how often a text is worded as each relation has it, at the default of `telling`.
     how: how a text realises each relation, and which pictures make it likelier, in words.
     """
@@ -95,9 +93,8 @@ class Scheme:
     def correlations(self) -> np.ndarray:
         """The latents' correlations that give the labels' phi, or the nearest that can be.
 
-        Not every phi has such latents (CITE's Q6 to Q8 all but exclude each other): negative
-        eigenvalues are cut off, with the more weight on a relation the more evenly it splits the
-        pairs.
+        CITE's Q6 to Q8 all but exclude each other, which no latents do: negative eigenvalues are
+        cut off, with the more weight on a relation the more evenly it splits the pairs.
         """
         at = self.gate_column
         rates = np.delete(self.open_rates, at)
@@ -110,15 +107,14 @@ class Scheme:
         matrix /= np.sqrt(np.outer(np.diag(matrix), np.diag(matrix)))
         return np.insert(np.insert(matrix, at, 0, 0), at, np.eye(len(rates) + 1)[at], 1)
 
-    def measure(self, scenes: Sequence[Scene]) -> np.ndarray:
-        """The scenes' properties (scenes, relations), the one that goes with each relation."""
+    def _measure(self, scenes: Sequence[Scene]) -> np.ndarray:
         chosen = [PROPERTIES[name] for name in self.properties]
         return np.array([[measure(scene) for measure in chosen] for scene in scenes], dtype=float)
 
     @cached_property
     def reference(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(properties' means, matrix from properties to scores, scores) of the reference scenes."""
-        values = self.measure(_reference_scenes())
+        values = self._measure(_reference_scenes())
         uncorrelate = np.linalg.inv(_root(np.corrcoef(values.T)))
         mix = uncorrelate @ _root(self.correlations) / values.std(0)[:, None]
         return values.mean(0), mix, (values - values.mean(0)) @ mix
@@ -130,10 +126,13 @@ class Scheme:
         its own property for the most part, so that they correlate as the relations do.
         """
         mean, mix, _ = self.reference
-        return (self.measure(scenes) - mean) @ mix
+        return (self._measure(scenes) - mean) @ mix
 
 
-SCHEMES = {"clue": Scheme(CLUE, **_TABLES["clue"]), "cite": Scheme(CITE, **_TABLES["cite"])}
+SCHEMES = {
+    "clue": Scheme(collections.CLUE, **_TABLES["clue"]),
+    "cite": Scheme(collections.CITE, **_TABLES["cite"]),
+}
 
 
 @cache
@@ -189,9 +188,9 @@ def draw_labels(
 ) -> np.ndarray:
     """(scenes, relations) bool: which relations shall hold between each scene and its text.
 
-    A relation holds where its latent lies above a threshold. The latents are a * s + b * e with
-    a = signal * STRENGTH and a^2 + b^2 = 1: s are the scene's properties, e is noise, and both are
-    mixed so that they have the labels' correlations. Thresholds give the real rates at any signal.
+    A relation holds where its latent a * s + b * e lies above a threshold, which gives the real
+    rates: a = signal * STRENGTH and a^2 + b^2 = 1; s are the scene's properties, e is noise, and
+    both are mixed so that they have the labels' correlations.
     """
     kind, a = SCHEMES[scheme], signal * STRENGTH
     b = (1 - a**2) ** 0.5
@@ -211,10 +210,9 @@ def draw_wordings(
 ) -> np.ndarray:
     """(scenes, relations) bool: the relations that each text is worded for.
 
-    A relation is worded as it is labelled with a probability that `telling` sets, and else as it is
-    in labels drawn at the same rates without looking at the pair. That probability is 0 and 1 at
-    the ends of the dial, and `Scheme.worded` at its default. Where the gate is closed, its own
-    probability decides on the whole text.
+    A relation is worded as it is labelled with a probability (0 and 1 at the ends of the dial,
+    `Scheme.worded` at its default), and else as in labels drawn without looking at the pair. Where
+    the gate is closed, its own probability decides on the whole text.
     """
     kind = SCHEMES[scheme]
     probability = np.array(kind.worded) ** ((1 - telling) / telling if telling else np.inf)
@@ -231,11 +229,7 @@ def draw_wordings(
 
 @dataclass(frozen=True, eq=False)
 class WorldPairs(RelatedPairs):
-    """RelatedPairs of the world; each image has one text.
-
-    scenes: of each image. about: the scene that its text was written from, which is the image's
-    own except where the text is about something else.
-    """
+    """RelatedPairs of the world: of each image its scene, and the one that its text is about."""
 
     scenes: tuple[Scene, ...] = ()
     about: tuple[Scene, ...] = ()
@@ -248,11 +242,8 @@ def related_pairs(
     """n pairs of a split ("train", "val", "test", "backbone"), each with a picture of its own.
 
     scheme: whose relations, "clue" or "cite". seed: which list of the split's scenes, 0 to 999.
-    signal, telling: how much picture and text tell of the relations, from 0 (nothing) to 1.
-
-    The same arguments give the same record. Splits share no scene; a larger n begins with the
-    smaller one's pairs. Scenes do not depend on `signal`, `telling` or `scheme`, labels not on
-    `telling`. Raises ValueError for an unknown split.
+    Splits share no scene; a larger n begins with the smaller one's pairs. Scenes do not depend on
+    the dials or the scheme, labels not on `telling`. Raises ValueError for an unknown split.
     """
     seeds = np.reshape(split_seeds(split, n * _SEEDS, seed), (n, _SEEDS)).tolist()
     scenes = tuple(sample_scene(first) for first, *_ in seeds)
@@ -293,20 +284,21 @@ def load(names: Sequence[str], seed: int) -> dict[str, Pairs]:
 
     So claims can be pooled over the two, and features are extracted once for all Clue-like ones.
     """
-    collections: dict[str, Pairs] = {}
+    loaded: dict[str, Pairs] = {}
     first: dict[str, Pairs] = {}  # the first collection of each scheme
     for name in names:
-        scheme = "cite" if name == CITE_LIKE else "clue"
-        dials = DIALS.get(name, DEFAULTS)
-        splits: dict[str, RelatedPairs] = {}
-        for split, count in COUNTS.items():
-            pairs = related_pairs(split, count, scheme, seed + (scheme == "cite"), *dials)
+        scheme = "cite" if name == collections.CITE_LIKE else "clue"
+        dials = collections.DIALS.get(name, collections.DEFAULTS)
+        splits: list[RelatedPairs] = []
+        for split in collections.SPLITS:
+            pairs = related_pairs(split, COUNTS[split], scheme, seed + (scheme == "cite"), *dials)
             if scheme in first:
-                splits[split] = replace(pairs, features=first[scheme].split(split).features)
+                splits.append(replace(pairs, features=first[scheme].split(split).features))
             else:
-                cores, desc = os.cpu_count() or 1, f"world {split}"
-                features, *_ = extract_features(pairs.scenes, workers=cores, desc=desc)
-                splits[split] = pooled(replace(pairs, features=features))
-        collections[name] = Pairs(splits["train"], splits["val"], splits["test"])
-        first.setdefault(scheme, collections[name])
-    return collections
+                cores = os.cpu_count() or 1
+                features, *_ = extract_features(pairs.scenes, cores, f"world {split}")
+                splits.append(pooled(replace(pairs, features=features)))
+        train, val, test = splits
+        loaded[name] = Pairs(train, val, test)
+        first.setdefault(scheme, loaded[name])
+    return loaded
