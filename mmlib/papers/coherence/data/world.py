@@ -129,10 +129,8 @@ class Scheme:
         return (self._measure(scenes) - mean) @ mix
 
 
-SCHEMES = {
-    "clue": Scheme(collections.CLUE, **_TABLES["clue"]),
-    "cite": Scheme(collections.CITE, **_TABLES["cite"]),
-}
+_RELATIONS = {"clue": collections.CLUE, "cite": collections.CITE}
+SCHEMES = {name: Scheme(relations, **_TABLES[name]) for name, relations in _RELATIONS.items()}
 
 
 @cache
@@ -262,10 +260,10 @@ def related_pairs(
             about = min(map(sample_scene, spare), key=alike)
         elif "Visible" in worded - holds:  # a caption of the most alike is half true of this one
             about = max(map(sample_scene, spare), key=alike)
-        clue = scheme == "clue"
-        texts.append(
-            clue_text(scene, about, worded, rng) if clue else cite_text(scene, worded, rng)
-        )
+        if scheme == "clue":
+            texts.append(clue_text(scene, about, worded, rng))
+        else:
+            texts.append(cite_text(scene, worded, rng))
         subjects.append(about)
     return WorldPairs(
         f"world-{scheme}", split, tuple(texts), labels, relations, image_of=np.arange(n),
