@@ -122,7 +122,7 @@ def graded(teacher, tmp_path_factory):
     edited = fill({1: "answer_1 = 6"})
     for cell in edited.cells:
         if "check" in cell.metadata.get("tags", []):
-            cell.source = SAYS_RIGHT
+            cell.source = RIGHT[1]
     nbformat.write(edited, folder / "edits_the_check.ipynb")
     short = fill({})
     gone = ("square", RIGHT[2])

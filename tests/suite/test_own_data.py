@@ -135,11 +135,3 @@ def test_check_finds_what_the_pages_say_to_put_there(small, tmp_path, monkeypatc
     (problem,) = check("region_features", damaged).problems
     assert "clip.npy" in str(problem)
     assert "row 2: features of image 'IMG 017.JPG' are not finite" in str(problem)
-
-
-def test_features_of_another_width_are_one_line(small, tmp_path, monkeypatch):
-    folder = write_vse(tmp_path / "mine")
-    np.save(folder / "test_ims.npy", FEATURES[16:, 0, :4])
-    monkeypatch.setenv("MMLIB_DATASET", str(folder))
-    with pytest.raises(DataError, match="features of test are 4 wide, of train 6"):
-        load_study("paper")
