@@ -108,10 +108,10 @@ def compare(
     for system in with_rows(evidence, dataset, ORDER):
         differences[system] = {}
         for column, (metric, items) in columns.items():
-            both = mine[metric], evidence.values(dataset, system, metric)
+            pair = mine[metric], evidence.values(dataset, system, metric)
             if metric == "in family":
-                shares[system] = float(np.nanmean(both[1]))
-            yours, theirs = (100.0 * (v <= 1) for v in both) if metric == "rank" else both
+                shares[system] = float(np.nanmean(pair[1]))
+            yours, theirs = (100.0 * (v <= 1) for v in pair) if metric == "rank" else pair
             gap = crossed(yours[items] - theirs[:, items], clusters[items])
             differences[system][f"difference in {column}"] = gap.told(1)
     recorded = results(evidence, dataset)

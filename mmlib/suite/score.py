@@ -145,8 +145,8 @@ class Scorer(Encoder):
 
     def unknown(self, text: str) -> list[str]:
         """The words of a text that training did not show."""
-        known = set(self.words.words)
-        return [word for word in tokenize(text) if word not in known and word.isalnum()]
+        vocabulary = set(self.words.words)
+        return [word for word in tokenize(text) if word.isalnum() and word not in vocabulary]
 
     def score(self, pairs: pd.DataFrame, prior: float = 0.0) -> pd.DataFrame:
         """A line a pair: image, caption, "log odds", "probability", "threshold", "entailed".

@@ -204,7 +204,7 @@ def judge(key: Key, answer: Mapping[str, Any]) -> None:
             f"Exercise {key.exercise} has no answer yet: put yours in the place of ... "
             "in the cell above, and run both cells."
         )
-    whole = answer["outline"], answer["numbers"]
+    answered = answer["outline"], answer["numbers"]
     pieces: list[Layout] = [("#()", [x]) for x in answer["numbers"]]
     if key.kind == "number" and answer["outline"] != key.outlines[0]:
         raise wrong(f"{value} is not {_form(key.outlines[0])}.")
@@ -213,8 +213,8 @@ def judge(key: Key, answer: Mapping[str, Any]) -> None:
         value = options.get(answer["text"].strip().casefold())
         if value is None:
             raise wrong(f"{answer['shown']} is none of {', '.join(map(repr, key.options))}.")
-        whole = layout(value)
-        pieces = [whole]
+        answered = layout(value)
+        pieces = [answered]
     if key.kind == "function":
         if "calls" not in answer:
             raise wrong(f"{value} is not a function.")
@@ -222,12 +222,12 @@ def judge(key: Key, answer: Mapping[str, Any]) -> None:
             if call["fault"]:
                 raise wrong(f"for {_listed(case)} your function fails with {call['fault']}")
         pieces = [(call["outline"], call["numbers"]) for call in calls]
-        whole = together(pieces)
+        answered = together(pieces)
     pairs = zip(key.right, pieces, strict=True)
     misses = [i for i, (target, piece) in enumerate(pairs) if not target.accepts(piece)]
     if not misses:
         return
-    mistake = next(filter(None, (target.accepts(whole) for target in key.wrong)), None)
+    mistake = next(filter(None, (target.accepts(answered) for target in key.wrong)), None)
     if key.kind == "choice":
         raise wrong(f"it is not {value!r}: {mistake.reason if mistake else ''}")
     if mistake:

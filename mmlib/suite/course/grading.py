@@ -52,10 +52,10 @@ def kernel(
     beyond its own. Raises CourseError where the notebook, its answers or its checks fail.
     """
     name, code = teacher.path.name, enumerate(teacher.cells, 1)
-    cells = [(n, one.source) for n, one in code if one.cell_type == "code" and not role(one)]
+    cells = [(n, cell.source) for n, cell in code if cell.cell_type == "code" and not role(cell)]
     worked = [
-        source for one in teacher.exercises
-        for source in (one.answer.source, one.prelude + one.expression, one.check.source)
+        source for task in teacher.exercises
+        for source in (task.answer.source, task.prelude + task.expression, task.check.source)
     ]  # fmt: skip
     for variable in THREADS:  # a process with threads cannot be forked
         os.environ.setdefault(variable, "1")
@@ -81,7 +81,7 @@ def kernel(
             if not isinstance(message, bytes):
                 raise CourseError(f"{name}: {message}")
             keys = {key.exercise: key for key in pickle.loads(message)}
-            if list(keys) != [one.number for one in teacher.exercises]:
+            if list(keys) != [task.number for task in teacher.exercises]:
                 raise CourseError(f"{name}: its checks are of exercises {[*keys]}")
             yield keys, fork
         except (EOFError, BrokenPipeError):
@@ -106,8 +106,8 @@ def mistakes(notebook: Path) -> str:
     with kernel(teacher) as (keys, _):
         for exercise in teacher.exercises:
             heading = exercise.question.source.splitlines()[0].lstrip("# ")
-            wrong = [one for one in keys[exercise.number].wrong if isinstance(one, Target)]
-            lines += [f"**{heading}**\n", *dict.fromkeys(f"- {one.reason}" for one in wrong), ""]
+            wrong = [t for t in keys[exercise.number].wrong if isinstance(t, Target)]
+            lines += [f"**{heading}**\n", *dict.fromkeys(f"- {t.reason}" for t in wrong), ""]
     return "\n".join(lines)
 
 
@@ -159,8 +159,8 @@ def grade(
         rows = []
         keys, fork = kernels[teacher.path]
         results = _results(teacher, answers, keys, fork, seconds)
-        for one, result in zip(teacher.exercises, results, strict=True):
-            values = teacher.path.stem, str(one.number), one.difficulty, one.minutes, *result
+        for task, result in zip(teacher.exercises, results, strict=True):
+            values = teacher.path.stem, str(task.number), task.difficulty, task.minutes, *result
             rows.append(about | dict(zip(COLUMNS[2:8], values, strict=True)))
         return rows
 
@@ -186,7 +186,7 @@ def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, 
         return cell.source.partition("\n")[0].strip()
 
     def shared(teacher: Teacher) -> int:
-        return len({heading(one.question) for one in teacher.exercises} & headings)
+        return len({heading(task.question) for task in teacher.exercises} & headings)
 
     try:
         cells = nbformat.reads(content.decode(), as_version=4).cells
@@ -221,14 +221,14 @@ def _results(
     """
     running: Fork | None = None
     earlier, again = list[str](), list[str]()
-    for one in teacher.exercises:
-        source, key = answers.get(one.number), keys[one.number]
-        if source is None or source == one.blank.source.strip():
+    for task in teacher.exercises:
+        source, key = answers.get(task.number), keys[task.number]
+        if source is None or source == task.blank.source.strip():
             yield ("error", "its cell is missing") if source is None else ("blank", "")
             continue
         connection, processes = running = running or fork()
         try:
-            connection.send((source, again, one.prelude, one.expression, key.cases, seconds))
+            connection.send((source, again, task.prelude, task.expression, key.cases, seconds))
             if not connection.poll((len(again) + 2) * seconds + GRACE):
                 raise TimeoutError
             yield _judged(connection.recv_bytes(LARGEST), key)

@@ -111,25 +111,25 @@ def _files(
         cell for cell in notebook.cells if REMOVED[version] not in cell.metadata.get("tags", [])
     ]
     cells = {cell.id: cell for cell in notebook.cells}
-    for one in teacher.exercises if version != "answers" else ():
-        check = cells[one.check.id]
-        check.source = f'{one.prelude}course.check("{stem}", {one.number}, {one.expression})'
+    for task in teacher.exercises if version != "answers" else ():
+        check = cells[task.check.id]
+        check.source = f'{task.prelude}course.check("{stem}", {task.number}, {task.expression})'
         check.outputs = []
         if version == "student":
             check.execution_count = None
             continue
         # The worked answer stands after the blank, and the teacher's check after the student's,
         # each in marks that nbgrader cuts out.
-        blank = cells[one.blank.id]
-        blank.source += f"\n### BEGIN SOLUTION\n{one.answer.source}\n### END SOLUTION"
-        check.source += f"\n### BEGIN HIDDEN TESTS\n{one.check.source}\n### END HIDDEN TESTS"
-        grade = {"grade": True, "locked": True, "points": POINTS.get(one.difficulty, 1)}
+        blank = cells[task.blank.id]
+        blank.source += f"\n### BEGIN SOLUTION\n{task.answer.source}\n### END SOLUTION"
+        check.source += f"\n### BEGIN HIDDEN TESTS\n{task.check.source}\n### END HIDDEN TESTS"
+        grade = {"grade": True, "locked": True, "points": POINTS.get(task.difficulty, 1)}
         for cell, kind, marks in (
-            (cells[one.question.id], "question", {"locked": True}),
+            (cells[task.question.id], "question", {"locked": True}),
             (blank, "answer", {"solution": True}),
             (check, "check", grade),
         ):
-            cell.metadata["nbgrader"] = {**UNMARKED, "grade_id": f"{kind}-{one.number}", **marks}
+            cell.metadata["nbgrader"] = {**UNMARKED, "grade_id": f"{kind}-{task.number}", **marks}
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = LINK.sub(lambda m: m[0] if m[2] in names else m[1], cell.source)
