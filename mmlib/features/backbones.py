@@ -31,7 +31,7 @@ from mmlib.core.files import file_hash
 
 Regions = Literal["grid", "global"]
 TORCHVISIONS = ("densenet169", "resnet50")
-MOBILENET = "mobilenetv1"
+MOBILENET, DETECTOR = "mobilenetv1", "fasterrcnn"  # which `regions.load_detector` gives
 LIBRARIES = {"timm": "timm", "hf": "transformers"}  # by the prefix of a name
 SIDE = 4  # of the grid of regions
 
@@ -79,7 +79,7 @@ def load(
     """
     library, _, model = name.partition(":")
     if name not in (*TORCHVISIONS, MOBILENET) and not (library in LIBRARIES and model):
-        names = ", ".join((*TORCHVISIONS, MOBILENET, "fasterrcnn"))
+        names = ", ".join((*TORCHVISIONS, MOBILENET, DETECTOR))
         libraries = ", ".join(LIBRARIES)
         raise DataError(
             f"no backbone {name!r} (choose from {names}, or LIBRARY:MODEL of {libraries})"
@@ -108,8 +108,10 @@ def short_name(backbone: str, weights: str | Path | None = None) -> str:
 
 def feature_name(backbone: str, regions: Regions, weights: str | Path | None = None) -> str:
     """The file name without suffix that `mmlib data features` gives: `grid4x4_densenet169`."""
-    kind = {"grid": "grid4x4", "global": "global"}[regions]
-    return f"{kind}_{short_name(backbone, weights)}"
+    name = short_name(backbone, weights)
+    if backbone == DETECTOR:
+        return f"regions36_{name}_ims"
+    return f"grid4x4_{name}" if regions == "grid" else f"{regions}_{name}"
 
 
 # Weights -----------------------------------------------------------------------------------------

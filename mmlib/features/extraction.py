@@ -1,8 +1,8 @@
 """Features of images by a frozen network, batch by batch; a run that was killed goes on.
 
-`fill` does the work, also for detected regions (`mmlib.features.regions`) and for the packing of
-region files (`mmlib.data.precomputed`). What it writes is read by `open_features`. Until all rows
-are there, each batch is a file in a hidden folder beside their place.
+`fill` does the work, also for the packing of region files (`mmlib.data.precomputed`). What it writes
+is read by `open_features`. Until all rows are there, each batch is a file in a hidden folder beside
+their place.
 """
 
 import hashlib
@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -32,96 +31,75 @@ Images = Sequence[tuple[str, Path]]  # (id, file)
 Identity = Callable[[Path], str]  # of a file, another one for other content
 
 
-@dataclass(frozen=True)
-class Extraction:
-    """What to extract: of which images, by which weights, into which file.
-
-    images: (id, file) pairs. out: the `.npy` file of the features.
-    weights, seed: as of `backbones.load`.
-    batch, device: images at a time, and where they are computed.
-    skip_bad: leave out undecodable images and list them in the notes (`out` with `.json`).
-    dtype: of the features as stored.
-    """
-
-    images: Images
-    out: Path
-    weights: str | Path | None = None
-    seed: int = 0
-    batch: int = 32
-    device: str = "cpu"
-    skip_bad: bool = False
-    dtype: Literal["float16", "float32"] = "float16"
-
-    def settings(self) -> dict[str, Any]:
-        """What the bytes of any extraction depend on (and, faintly, on the machine's threads)."""
-        import torch
-        import torchvision
-
-        return {
-            "dtype": self.dtype,
-            "batch": self.batch,
-            "device": self.device,
-            "torch": torch.__version__,
-            "torchvision": torchvision.__version__,
-            **ids_settings(self.images),
-        }
-
-
 def extract(
-    extraction: Extraction,
+    images: Images,
+    out: Path,
     backbone: str = "densenet169",
+    *,
     regions: Literal["grid", "global"] = "grid",
     labels: Path | None = None,
+    weights: str | Path | None = None,
+    seed: int = 0,
+    batch: int = 32,
+    device: str = "cpu",
+    skip_bad: bool = False,
+    dtype: Literal["float16", "float32"] = "float16",
+    side: int = 800,
 ) -> FeatureStore:
-    """Write features of images, by a backbone of `mmlib.features.backbones`, with ids and notes.
+    """Write features of images into `out`, an `.npy` file, with ids and notes beside it.
 
-    `labels`, if given, gets the class probabilities, (images, classes) float32, in the same form.
-    Resumes and raises DataError as `fill` does, and for settings other than those of a finished
-    file of that name.
-    """
-    from mmlib.features import backbones
+    backbone, weights, seed, regions: as of `backbones.load`, or "fasterrcnn" with the shorter side
+        of what it sees (`mmlib.features.regions`), which writes SCAN's layout: `NAME_ims.npy` gets
+        (images, 36, 1024), and `NAME_boxes.npy` and `NAME_scores.npy` what `Detector.see` says.
+    labels: gets the class probabilities, (images, classes) float32, in the same form.
+    skip_bad: leave out undecodable images and list them in the notes. dtype: of the features.
 
-    settings: dict[str, Any] = {
-        "backbone": backbone,
-        "weights": backbones.weights_note(backbone, extraction.weights, extraction.seed),
-        "regions": regions,
-        "labels": labels is not None,
-    }
-    if backbone not in backbones.TORCHVISIONS:
-        settings["library"] = backbones.version_of(backbone)
-
-    load = partial(backbones.load, backbone, extraction.weights, extraction.seed, regions)
-    return by_network(extraction, settings, {"labels": labels} if labels else {}, load)
-
-
-def by_network(
-    extraction: Extraction,
-    settings: Mapping[str, Any],
-    others: Mapping[str, Path],
-    load: Callable[[], Any],
-) -> FeatureStore:
-    """Write what a network sees of images: "features" and what else `others` names, into its files.
-
-    settings: of the network, which `load` gives: a `backbones.Vision` or `regions.Detector`.
+    The size of a batch is part of the settings: torchvision pads the images of a batch to one size,
+    which changes regions a little. Resumes and raises DataError as `fill` does, and for settings
+    other than those of a finished file of that name.
     """
     import torch
+    import torchvision
 
-    out, images = extraction.out, extraction.images
-    settings = {**settings, **extraction.settings()}
+    from mmlib.features import backbones
+    from mmlib.features import regions as detection
+
+    load: Callable[[], Any] = partial(backbones.load, backbone, weights, seed, regions)
+    others, network = {"labels": labels} if labels else {}, backbone
+    settings: dict[str, Any] = {"regions": regions, "labels": labels is not None}
+    if backbone == backbones.DETECTOR:
+        load, network = partial(detection.load_detector, weights, seed, side), detection.MODEL
+        settings = {"regions": detection.KIND, "side": side}
+        stem = out.stem.removesuffix("_ims")
+        if out.name != f"{stem}_ims.npy":
+            raise DataError(f"{out}: the file of regions must be named NAME_ims.npy")
+        others = {kind: out.with_name(f"{stem}_{kind}.npy") for kind in ("boxes", "scores")}
+    elif backbone not in backbones.TORCHVISIONS:
+        settings["library"] = backbones.version_of(backbone)
+    settings |= {
+        "backbone": network,
+        "weights": backbones.weights_note(network, weights, seed),
+        "dtype": dtype,
+        "batch": batch,
+        "device": device,
+        "torch": torch.__version__,
+        "torchvision": torchvision.__version__,
+        **ids_settings(images),
+    }
     if out.exists():
-        return finished(images, out, settings, extraction.batch)
+        return finished(images, out, settings, batch)
     model = load()
-    model.network.to(extraction.device)
+    model.network.to(device)
 
     @torch.inference_mode()
     def compute(pictures: list[Any]) -> dict[str, np.ndarray]:
-        rows = model.see([picture.to(extraction.device) for picture in pictures])
+        rows = model.see([picture.to(device) for picture in pictures])
         if others.keys() - rows.keys():
-            raise DataError(f"{settings['backbone']} has no classes (leave --labels out)")
+            raise DataError(f"{backbone} has no classes (leave --labels out)")
         arrays = {name: rows[name].float().cpu().numpy() for name in others}
         features = rows["features"].squeeze(1).float().cpu().numpy()  # (n, D) of one region
         with np.errstate(over="ignore"):
-            return arrays | {"features": features.astype(extraction.dtype)}
+            return arrays | {"features": features.astype(dtype)}
 
     def read(_: str, path: Path) -> Any:
         try:
@@ -135,10 +113,7 @@ def by_network(
     outputs = {
         name: (path, notes.get(name, {})) for name, path in {"features": out, **others}.items()
     }
-    return fill(
-        images, outputs, settings, read, compute,
-        batch=extraction.batch, skip_bad=extraction.skip_bad,
-    )  # fmt: skip
+    return fill(images, outputs, settings, read, compute, batch=batch, skip_bad=skip_bad)
 
 
 def ids_settings(images: Images) -> dict[str, Any]:

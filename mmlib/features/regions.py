@@ -2,11 +2,9 @@
 
 CORA, SCAN and their kin use "bottom-up" regions (Anderson et al., CVPR 2018) of a detector that
 needs a framework no longer kept up. This one knows the 90 classes of MS-COCO instead of the 1,600
-of Visual Genome, and its features are 1,024 wide instead of 2,048. What `extract` writes has the
-layout of SCAN's files and is read by `open_features`.
+of Visual Genome, and its features are 1,024 wide instead of 2,048.
 """
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +13,13 @@ from PIL import Image
 from torch import Tensor, nn
 
 from mmlib.core.errors import DataError
-from mmlib.features.backbones import load_state, read_weights, weights_note
-from mmlib.features.extraction import Extraction, by_network
-from mmlib.features.store import FeatureStore
+from mmlib.features.backbones import load_state, read_weights
 
 # torchvision is imported where it is used, as in mmlib.features.backbones.
 
-NAME, MODEL = "fasterrcnn", "fasterrcnn_resnet50_fpn"
+MODEL = "fasterrcnn_resnet50_fpn"
 COUNT = 36  # regions an image, as in all files of this kind
+KIND = f"the {COUNT} best boxes; fc7 of the box head"
 LONGEST = 100  # times the shorter side; of longer strips torchvision's resizing leaves nothing
 CLASSES = 91  # of MS-COCO, with the background and the numbers that it leaves out
 CLASS_BIAS = "roi_heads.box_predictor.cls_score.bias"
@@ -130,34 +127,3 @@ def load_detector(weights: str | Path | None = None, seed: int = 0, side: int = 
         if isinstance(layer, nn.BatchNorm2d):
             layer.eps = 0.0  # what the published weights were trained with
     return Detector(network.eval().requires_grad_(False))
-
-
-def feature_name(weights: str | Path | None = None) -> str:
-    """The file name without suffix that `mmlib data features` gives: `regions36_fasterrcnn_ims`."""
-    return f"regions{COUNT}_{NAME}" + ("_random" if weights == "random" else "") + "_ims"
-
-
-def extract(extraction: Extraction, side: int = 800) -> FeatureStore:
-    """Write the regions of images in SCAN's layout.
-
-    The file `NAME_ims.npy` gets the features (images, 36, 1024). Beside it `NAME_boxes.npy`
-    (images, 36, 4) and `NAME_scores.npy` (images, 36), float32, see `Detector.forward`;
-    `NAME_ids.txt`; notes. The size of a batch is part of the settings, since torchvision pads the
-    images of a batch to one size, which changes the features a little.
-    side: shorter side of the images that the detector sees, in pixels.
-
-    Resumes, leaves out images and raises DataError as `mmlib.features.extraction.extract` does.
-    """
-    out = extraction.out
-    name = out.stem.removesuffix("_ims")
-    if out.name != f"{name}_ims.npy":
-        raise DataError(f"{out}: the file of regions must be named NAME_ims.npy")
-    settings = {
-        "backbone": MODEL,
-        "weights": weights_note(MODEL, extraction.weights, extraction.seed),
-        "regions": f"the {COUNT} best boxes; fc7 of the box head",
-        "side": side,
-    }
-    others = {kind: out.with_name(f"{name}_{kind}.npy") for kind in ("boxes", "scores")}
-    load = partial(load_detector, extraction.weights, extraction.seed, side)
-    return by_network(extraction, settings, others, load)

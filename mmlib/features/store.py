@@ -2,10 +2,10 @@
 
 A feature file is an `.npy` array with one row an image, (images, width) or (images, regions,
 width), and the image ids in row order beside it, in a file that belongs to it by its name. Three
-namings are read: `NAME.npy` with `NAME.ids.txt` (what `networks.extract` writes); `NAME_ims.npy`,
-`NAME_boxes.npy` and `NAME_scores.npy` with `NAME_ids.txt` (SCAN's, Lee et al., ECCV 2018; what
-`regions.extract` writes); and `features.npy` with `id2row.json` (Hessel, Lee and Mimno, EMNLP
-2019). A list without a name, `ids.txt`, may be of any file: only one on record is read with it.
+namings are read: `NAME.npy` with `NAME.ids.txt`; `NAME_ims.npy`, `NAME_boxes.npy` and
+`NAME_scores.npy` with `NAME_ids.txt` (SCAN's, Lee et al., ECCV 2018); and `features.npy` with
+`id2row.json` (Hessel, Lee and Mimno, EMNLP 2019). A list without a name, `ids.txt`, may be of any
+file: only one on record is read with it.
 """
 
 import json

@@ -520,43 +520,32 @@ def features(
     from mmlib.core.device import pick_device
     from mmlib.data import flickr8k
     from mmlib.features import backbones
-    from mmlib.features import regions as detector
-    from mmlib.features.extraction import Extraction, extract
+    from mmlib.features.extraction import extract
     from mmlib.features.reduction import reduce_features, refuse_existing
 
-    detect = backbone == detector.NAME
+    detect = backbone == backbones.DETECTOR
     if detect and (regions or labels or pca):
         raise DataError(f"{backbone} takes neither --regions nor --labels nor --pca")
     kind = regions or "grid"
-    if detect:
-        stem = detector.feature_name(weights)
-    else:
-        stem = backbones.feature_name(backbone, kind, weights)
-    extraction = Extraction(
-        images=[(path.name, path) for path in images],
-        out=out or home / "features" / f"{stem}.npy",
-        weights=weights,
-        seed=seed,
-        batch=batch or (4 if detect else 32),
-        device=pick_device(device),
-        skip_bad=skip_bad,
-        dtype=dtype or ("float32" if detect else "float16"),
-    )
-    scan = "_ims" if extraction.out.stem.endswith("_ims") else ""
-    reduced = f"{extraction.out.stem.removesuffix(scan)}_pca{pca}{scan}.npy"
+    stem = backbones.feature_name(backbone, kind, weights)
+    path = out or home / "features" / f"{stem}.npy"
+    scan = "_ims" if path.stem.endswith("_ims") else ""
+    reduced = path.with_name(f"{path.stem.removesuffix(scan)}_pca{pca}{scan}.npy")
     if pca:  # said before hours of extraction
-        refuse_existing(extraction.out.with_name(reduced))
-    if detect:
-        store = detector.extract(extraction, side)
-    else:
-        scores = extraction.out.with_name(f"labels_{backbones.short_name(backbone, weights)}.npy")
-        store = extract(extraction, backbone, kind, scores if labels else None)
+        refuse_existing(reduced)
+    scores = path.with_name(f"labels_{backbones.short_name(backbone, weights)}.npy")
+    store = extract(
+        [(picture.name, picture) for picture in images], path, backbone,
+        regions=kind, labels=scores if labels else None, weights=weights, seed=seed,
+        batch=batch or (4 if detect else 32), device=pick_device(device), skip_bad=skip_bad,
+        dtype=dtype or ("float32" if detect else "float16"), side=side,
+    )  # fmt: skip
     if pca:
         ids = list(store.row_of)
         if name == flickr8k.NAME:
             train = set(flickr8k.read_splits(home)["train"])
             ids = [image for image in ids if image in train]
-        store = reduce_features(store, ids, pca, store.path.with_name(reduced))
+        store = reduce_features(store, ids, pca, reduced)
     shape = " x ".join(map(str, store.array.shape))
     print(f"{store.path}: {shape}, weights: {store.meta['weights']}")
     if name == flickr8k.NAME and out is None:

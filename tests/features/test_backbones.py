@@ -252,3 +252,4 @@ def test_no_network_says_what_to_do(tmp_path, monkeypatch):
 def test_file_names_have_the_models_name():
     assert feature_name("timm:vit.in1k", "grid") == "grid4x4_vit-in1k"
     assert feature_name("hf:my clip", "global", "random") == "global_my-clip_random"
+    assert feature_name("fasterrcnn", "grid", "random") == "regions36_fasterrcnn_random_ims"

@@ -10,7 +10,7 @@ import torch
 
 from mmlib.core.errors import DataError
 from mmlib.features import backbones, extraction
-from mmlib.features.extraction import Extraction, extract
+from mmlib.features.extraction import extract
 from mmlib.features.store import open_features, open_rgb
 
 
@@ -44,7 +44,8 @@ def files(folder):
 def run(pictures, folder, regions="grid", backbone="densenet169", labels=None, **settings):
     settings = {"weights": "random", "batch": 3, **settings}
     scores = folder / "labels.npy" if labels or backbone != "hf:flat" else None
-    return extract(Extraction(pictures, folder / "f.npy", **settings), backbone, regions, scores)
+    out = folder / "f.npy"
+    return extract(pictures, out, backbone, regions=regions, labels=scores, **settings)
 
 
 def break_off(pictures, folder, monkeypatch, batches, **settings):

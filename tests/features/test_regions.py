@@ -11,8 +11,9 @@ from torchvision.ops import FrozenBatchNorm2d, box_iou
 
 from mmlib.core.errors import DataError
 from mmlib.features import regions
-from mmlib.features.extraction import Extraction
-from mmlib.features.regions import COUNT, Detector, extract, load_detector
+from mmlib.features.backbones import DETECTOR
+from mmlib.features.extraction import extract
+from mmlib.features.regions import COUNT, Detector, load_detector
 from mmlib.features.store import open_features, open_rgb
 
 SIDE = 64  # so that a network without training runs in a tenth of a second
@@ -149,9 +150,9 @@ def test_weights_that_do_not_fit(tmp_path):
 def run(detector, monkeypatch, tmp_path):
     monkeypatch.setattr(regions, "load_detector", lambda *settings: detector)
 
-    def extract_into(name, pictures, side=SIDE, **settings):
-        settings = {"weights": "random", "batch": 2, "dtype": "float32", **settings}
-        return extract(Extraction(pictures, tmp_path / name / "own_ims.npy", **settings), side)
+    def extract_into(name, pictures, file="own_ims.npy", **settings):
+        how = {"weights": "random", "batch": 2, "dtype": "float32", "side": SIDE, **settings}
+        return extract(pictures, tmp_path / name / file, DETECTOR, **how)
 
     return extract_into
 
@@ -173,14 +174,14 @@ def test_extract_writes_scans_layout(tmp_path, run, detector, pictures):
     boxes = expected["boxes"][0]
     assert (box_iou(boxes, boxes) > 0.999).sum() == COUNT  # no region twice
     with pytest.raises(DataError, match="was made with other settings: side 64, now 65"):
-        run("out", pictures[:3], 65)
+        run("out", pictures[:3], side=65)
     half = run("half", pictures[:1], dtype="float16")
     assert half.array.dtype == np.float16
 
 
 def test_names_and_damaged_pictures(tmp_path, run, pictures):
     with pytest.raises(DataError, match=r"must be named NAME_ims\.npy"):
-        extract(Extraction(pictures, tmp_path / "own.npy", weights="random"))
+        run("out", pictures, "own.npy")
     pictures[2][1].write_bytes(b"?")
     Image.new("RGB", (500, 4)).save(pictures[3][1])
     for number, fault in ((2, "cannot be decoded"), (3, "500 x 4 pixels are too thin")):
@@ -188,5 +189,3 @@ def test_names_and_damaged_pictures(tmp_path, run, pictures):
             run(str(number), pictures[number : number + 1])
     store = run("out", pictures[1:5], skip_bad=True)
     assert store.meta["skipped"] == ["02.jpg", "03.jpg"]
-    assert regions.feature_name() == "regions36_fasterrcnn_ims"
-    assert regions.feature_name("random") == "regions36_fasterrcnn_random_ims"

@@ -19,7 +19,7 @@ from scripts import run_page
 
 from mmlib.core import engine
 from mmlib.core.errors import DataError
-from mmlib.features.extraction import Extraction, extract
+from mmlib.features.extraction import extract
 from mmlib.features.words import padded
 from mmlib.papers.entailment.method.retrievers import build
 from mmlib.papers.entailment.run import jobs, judge, retriever
@@ -417,7 +417,7 @@ def test_a_model_of_a_feature_set_sees_pictures_by_its_network(photos, tmp_path,
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
     out = tmp_path / "flickr8k" / "features" / "grid4x4_small.npy"
     files = [(path.name, path) for path in sorted(photos.glob("*.png"))]
-    store = extract(Extraction(files, out, "random", dtype="float32"), NETWORK, "grid")
+    store = extract(files, out, NETWORK, weights="random", dtype="float32")
     _, regions, width = store.array.shape
     table = np.repeat(store.array, len(toy.images) // len(files) + 1, 0)[: len(toy.images)]
     seen = replace(
