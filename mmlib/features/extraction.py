@@ -1,8 +1,7 @@
 """Features of images by a frozen network, batch by batch; a run that was killed goes on.
 
-`fill` does the work, also for the packing of region files (`mmlib.data.precomputed`). What it writes
-is read by `open_features`. Until all rows are there, each batch is a file in a hidden folder beside
-their place.
+`fill` does the work, and packs region files (`mmlib.data.precomputed`). What it writes is read by
+`open_features`. Until all rows are there, each batch is a file in a hidden folder beside them.
 """
 
 import hashlib

@@ -143,9 +143,6 @@ def test_weights_that_do_not_fit(tmp_path):
         load_detector(tmp_path / "w.safetensors")
 
 
-# Extraction
-
-
 @pytest.fixture
 def run(detector, monkeypatch, tmp_path):
     monkeypatch.setattr(regions, "load_detector", lambda *settings: detector)
