@@ -8,7 +8,7 @@ from mmlib.core.experiment import Experiment
 
 # 00 has claims of our own, but no paper.
 PAPERS = {"00": "start", "01": "coherence", "02": "entailment", "03": "cora", "04": "links"}
-MODULES = {"02": "run.experiment", "03": "run.record"}  # of the others: experiment
+MODULES = {"02": "run.jobs", "03": "run.record"}  # of the others: experiment
 
 
 def experiment(number: str) -> Experiment[Any, Any]:

@@ -17,7 +17,6 @@ from mmlib.papers.entailment.method.metrics import by_people, entail_at_k, measu
 from mmlib.papers.entailment.method.retrievers import build
 from mmlib.papers.entailment.method.revision import Revision, Weak, train
 from mmlib.papers.entailment.run import jobs, retriever, systems
-from mmlib.papers.entailment.run.experiment import EXPERIMENT
 from mmlib.papers.entailment.run.retriever import (
     mined,
     rank_baseline,
@@ -298,7 +297,7 @@ def test_evidence_is_recorded_and_judged(monkeypatch, tmp_path):
         monkeypatch.setattr(systems, group, lambda tier, rows=rows: rows)
     monkeypatch.setattr(jobs, "BUDGETS", {"world": tiny.BUDGET})
     experiment = replace(
-        EXPERIMENT, budget=lambda *_: tiny.BUDGET, load_study=lambda tier, names: None,
+        jobs.EXPERIMENT, budget=lambda *_: tiny.BUDGET, load_study=lambda tier, names: None,
         load_arrays=lambda study, tier: {"world": ARRAYS},
     )  # fmt: skip
     monkeypatch.setattr(record, "experiment_of", lambda number: experiment)

@@ -7,7 +7,7 @@ import numpy as np
 from mmlib.core.records import Samples
 from mmlib.data.overlap import Weights
 from mmlib.features.encoders import Shape
-from mmlib.features.words import TokenStates, Words, padded
+from mmlib.features.words import TokenStates, Words
 from mmlib.papers.entailment.data.arrays import Arrays, Labelled, People, Split
 from mmlib.papers.entailment.method.calibration import Frozen, Scale
 from mmlib.papers.entailment.method.classifier import Settings
@@ -40,66 +40,60 @@ def arrays(people=False, seed=0):
     for picture, things in zip(images, shown, strict=True):
         for region, thing in enumerate(things):
             picture[region, thing] += 2
-    said = [[tuple(sorted(rng.permutation(t)[: 1 + k % 2])) for k in range(EACH)] for t in shown]
-    texts = [tuple(" ".join(NAMES[w] for w in one) for one in own) for own in said]
-    premises = tuple(". ".join(own) for own in texts)
-    words = Words(NAMES)
-    words.read([t for own in texts for t in own] + list(premises))
-    splits, first = {}, 0
+    captions = [
+        tuple(" ".join(NAMES[w] for w in sorted(rng.permutation(things)[: 1 + k % 2]))
+              for k in range(EACH))
+        for things in shown
+    ]  # fmt: skip
+    visible = [{NAMES[i] for i in things} for things in shown]
+    premises, words = tuple(map(". ".join, captions)), Words(NAMES)
+    texts = sorted({text for some in captions for text in some})
+    words.read([*texts, *premises])
+    splits, rest = {}, np.arange(count)
     for name, n in SIZES.items():
-        rows = np.arange(first, first + n)
-        flat = [caption for row in rows for caption in said[row]]
-        true = np.array([[set(c) <= set(shown[row].tolist()) for c in flat] for row in rows])
-        own = [text for row in rows for text in texts[row]]
-        ids, lengths = padded([words.ids(text) for text in own])
-        image_of = np.repeat(np.arange(n), EACH)
-        splits[name] = Split(rows, ids, lengths, tuple(own), image_of, None if people else true)
-        first += n
-    everything = sorted({text for own in texts for text in own})
-    bags = np.array([[name in text.split() for name in NAMES] for text in everything], float)
+        rows, rest = rest[:n], rest[n:]
+        said = [set(text.split()) for row in rows for text in captions[row]]
+        true = np.array([[one <= visible[row] for one in said] for row in rows])
+        splits[name] = Split.of(words, captions, rows, None if people else true)
+    bags = np.array([[name in text.split() for name in NAMES] for text in texts], float)
     seen = np.array([np.isin(np.arange(8), things) for things in shown], float)
     noisy = [b + 0.2 * rng.normal(size=b.shape) for b in (bags, bags, seen)]
     unit = [b / np.linalg.norm(b, axis=1, keepdims=True) for b in noisy]
-    merged = dict(zip(premises, texts, strict=True))
-    spoken = [words.ids(text) for text in everything]
+    merged = dict(zip(premises, captions, strict=True))
+    spoken = [words.ids(text) for text in texts]
     letters = np.concatenate([np.eye(8)[np.array(ids) - 4] for ids in spoken])
-    states = TokenStates(everything, letters, np.array(list(map(len, spoken))), merged)
-    rows = {t: i for i, t in enumerate(everything)}
-    frozen = Frozen(rows, *unit, Weights(texts), merged, states)
+    states = TokenStates(texts, letters, np.array(list(map(len, spoken))), merged)
+    rows_of = {text: i for i, text in enumerate(texts)}
+    frozen = Frozen(rows_of, *unit, Weights(captions), merged, states)
 
-    def pairs(rows, kinds, about=False):
-        chosen = rng.choice(rows, 6 * len(rows))
-        asked = [everything[i] for i in rng.integers(0, len(everything), len(chosen))]
-        kind = [kinds[i % len(kinds)] for i in range(len(chosen))]
-        label = [set(t.split()) <= {NAMES[w] for w in shown[i]}
-                 for i, t in zip(chosen, asked, strict=True)]  # fmt: skip
+    def pairs(rows, kinds=("mme",), about=False):
+        image = rng.choice(rows, 6 * len(rows))
+        asked = [texts[i] for i in rng.integers(0, len(texts), len(image))]
+        n, kind = len(image), [kinds[i % len(kinds)] for i in range(len(image))]
         samples = Samples(
-            tuple("" if k == "ve" else premises[i] for i, k in zip(chosen, kind, strict=True)),
-            tuple(asked), np.where(np.array(kind) == "te", -1, chosen), np.array(label, int),
-            tuple(kind), tuple(("world", "candidate", "own caption")[i % 3] for i in chosen),
-            tuple(map(str, chosen)),
+            tuple("" if k == "ve" else premises[i] for i, k in zip(image, kind, strict=True)),
+            tuple(asked), np.where(np.array(kind) == "te", -1, image),
+            np.array([{*t.split()} <= visible[i] for i, t in zip(image, asked, strict=True)], int),
+            tuple(kind), tuple(("world", "candidate", "own caption")[i % 3] for i in image),
+            tuple(map(str, image)),
         )  # fmt: skip
-        kinds_of = tuple(ORIGINS[i % len(ORIGINS)] for i in range(len(chosen))) if about else ()
-        return Labelled(samples, frozen.inputs(samples), np.ones(len(chosen)), kinds_of)
+        origins = tuple(ORIGINS[i % len(ORIGINS)] for i in range(n)) if about else ()
+        return Labelled(samples, frozen.inputs(samples), np.ones(n), origins)
 
-    rest = np.arange(first, count)
-    calibration = pairs(rest[20:], ("mme",))
+    calibration = pairs(rest[20:])
     scale = Scale.of(calibration.given)
-    tests = {"crowd" if people else "candidates": pairs(splits["test"].rows, ("mme",))}
+    tests = {"crowd" if people else "candidates": pairs(splits["test"].rows)}
     if not people:
-        tests["edits"] = pairs(splits["test"].rows, ("mme",), about=True)
-
-    def scaled(one):
-        return replace(one, given=scale(one.given))
-
+        tests["edits"] = pairs(splits["test"].rows, about=True)
+    scaled = {name: replace(one, given=scale(one.given))
+              for name, one in {"calibration": calibration, **tests}.items()}  # fmt: skip
     asked = rng.integers(0, 12, 60)
-    told = People(
+    judged = People(
         np.column_stack([asked, rng.integers(0, 24, 60)]), rng.integers(0, 2, 60),
         np.where(np.arange(12) % 5, 0.0, np.nan),
     )  # fmt: skip
-    train, dev = pairs(rest[:16], ("te", "ve", "mme")), pairs(rest[16:20], ("mme",))
+    train, dev = pairs(rest[:16], ("te", "ve", "mme")), pairs(rest[16:20])
     return Arrays(
-        images, splits, premises, train, dev,
-        scaled(calibration), {name: scaled(one) for name, one in tests.items()}, frozen, scale,
-        words, clean=images * 1.1, people=told if people else None,
+        images, splits, premises, train, dev, scaled.pop("calibration"), scaled, frozen, scale,
+        words, clean=images * 1.1, people=judged if people else None,
     )  # fmt: skip

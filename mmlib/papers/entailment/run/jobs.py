@@ -1,19 +1,24 @@
-"""The jobs of a record of paper 02, in the order in which they run."""
+"""Paper 02 as the suite knows it, with the jobs of a record in the order in which they run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from mmlib.core.experiment import FLICKR8K, Experiment
 from mmlib.core.jobs import NO_SEED, Job, Stage
+from mmlib.features.bert import INPUTS as BERT_FILES
+from mmlib.papers.entailment import show
+from mmlib.papers.entailment.claims import CLAIMS
+from mmlib.papers.entailment.data import load_arrays, load_study
 from mmlib.papers.entailment.data.arrays import Arrays
 from mmlib.papers.entailment.run import judge, retriever, systems
-from mmlib.papers.entailment.run.systems import BUDGETS
+from mmlib.papers.entailment.run.systems import BUDGETS, DATASETS, PAPER
 
 
 def job(tier: str, dataset: str, system: Any, seed: int) -> Job:
     """A job; system: a dataclass or a row of columns."""
     columns = dict(system) if isinstance(system, Mapping) else asdict(system)
-    return Job(systems.PAPER, tier, dataset, columns, seed, asdict(BUDGETS[dataset]))
+    return Job(PAPER, tier, dataset, columns, seed, asdict(BUDGETS[dataset]))
 
 
 def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
@@ -38,3 +43,26 @@ def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[
         Stage(retriever.mine, jobs([{"system": systems.MINING}])),
         Stage(retriever.train_and_measure, jobs([row for row in variants if row.use != "start"])),
     ]
+
+
+EXPERIMENT = Experiment(
+    number="02",
+    paper=PAPER,
+    version=1,
+    datasets=lambda tier: [DATASETS[tier]],
+    load_study=load_study,
+    load_arrays=load_arrays,
+    budget=lambda tier, dataset: BUDGETS[dataset],
+    systems=systems.systems,
+    stages=stages,
+    claims=CLAIMS,
+    tables=show.tables,
+    figures=show.figures,
+    inputs={
+        "flickr8k": (*FLICKR8K, "sick/SICK.txt", *BERT_FILES),
+        "paper": ("region_features/**/*", "f30k/**/*", "coco/**/*", "snli_ve/**/*",
+                  "sick/SICK.txt", *BERT_FILES),
+    },
+    bounds={r"(E|P)@\d+.*|mAP.*|own rejected": (0, 100), "(dev_)?RSUM": (0, 1e4), "label": (0, 1)},
+    may_skip=r"(E|P)@\d+, (judge|people)|mAP, people|own rejected",
+)  # fmt: skip
