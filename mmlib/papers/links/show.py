@@ -33,7 +33,7 @@ from mmlib.papers.links.run import (
     VARIANTS,
 )
 
-LINK, NO_LINK, UNKNOWN = plots.TRUE, plots.FALSE, "#777777"
+LINK, NO_LINK = plots.TRUE, plots.FALSE
 # The paper chose K on test; its row is compared with ours that did so, too.
 DETECTION = "Obj Detect (best K on test)"
 SEES_LINKS = "Supervised ridge"
@@ -165,22 +165,21 @@ def open_image(corpus: Corpus, image: str) -> Image.Image:
 def document_graph(
     corpus: Corpus, document: Document, scores: np.ndarray, title: str, edges: int = 5
 ) -> Figure:
-    """A document as a bipartite graph, as in Fig. 4.
+    """A labelled document as a bipartite graph, as in Fig. 4.
 
     The best matching with `edges` edges of scores (n, m): a predicted pair stands in one column,
     the most confident first, its score below. All edges between these nodes are drawn, wider for a
     higher score (negative ones count 0, the rest is scaled to [0, 1]); green is a true link,
-    purple is none, grey means that nobody knows. Predicted edges are opaque.
+    purple is none. Predicted edges are opaque.
     """
     matching = best_matching(scores, min(edges, *scores.shape))
     order = matching[np.argsort(-scores[matching[:, 0], matching[:, 1]], kind="stable")]
     block = scores[np.ix_(order[:, 0], order[:, 1])].clip(min=0)
     strength = (block - block.min()) / max(float(np.ptp(block)), 1e-9)
-    links = document.link_matrix() if document.labelled else None
-    k = len(order)
+    links, k = document.link_matrix(), len(order)
     figure, axis = plt.subplots(figsize=(1.9 * k, 4.2))
     for i, j in np.ndindex(k, k):
-        colour = UNKNOWN if links is None else LINK if links[order[i, 0], order[j, 1]] else NO_LINK
+        colour = LINK if links[order[i, 0], order[j, 1]] else NO_LINK
         alpha = 1.0 if i == j else 0.35 * float(np.sqrt(strength[i, j]))
         axis.plot([i, j], [1, 0], color=colour, lw=0.5 + 7 * strength[i, j] ** 2, alpha=alpha)
     for i, (sentence, image) in enumerate(order):

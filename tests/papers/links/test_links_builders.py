@@ -278,6 +278,7 @@ def test_sessions_stay_whole_and_val_and_test_hold_nothing_else(uploads):
 
 def test_documents_of_sessions_are_uneven_and_shown_again_with_other_captions(uploads):
     corpus = organic(uploads, {"train": 90, "val": 10, "test": 90})
+    assert [len(corpus.split(split)) for split in SPLITS] == [90, 10, 90]  # none is left out
     sizes = set()
     for document in (*corpus.train, *corpus.val, *corpus.test):
         links = document.link_matrix()

@@ -118,6 +118,10 @@ def test_captions_are_used_about_equally_often():
     texts = [text for _ in range(12) for text, _ in source.draw(range(4), [], 4)]
     uses = [texts.count(text) for text in set(texts)]
     assert (len(uses), min(uses), max(uses)) == (20, 2, 3)
+    source = source_of([["a dog", "a cat", "a bird"]])
+    first, second, third = (source.captions[0][i] for i in source.order[0])
+    assert source.draw([0], [], 1, others=[first]) == [(second, 0)]
+    assert source.draw([0], [], 1) == [(third, 0)]
 
 
 def test_unusable_images_are_passed_over():

@@ -37,8 +37,8 @@ def short(few):
 def same(a, b) -> bool:
     """Whether two answers are the same in all but the time they took."""
     (x, y) = (answer.values["test"] for answer in (a, b))
-    equal = all(np.array_equal(x[metric], y[metric], equal_nan=True) for metric in x)
-    return equal and list(a.history) == list(b.history)
+    equal = all(np.array_equal(x[metric], y[metric], equal_nan=True) for metric in y)
+    return x.keys() == y.keys() and equal and list(a.history) == list(b.history)
 
 
 # --- Training --------------------------------------------------------------------------------
