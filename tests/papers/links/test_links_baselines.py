@@ -283,5 +283,4 @@ def test_a_small_corpus_of_the_world_has_a_recogniser_who_is_right(monkeypatch):
     assert [len(arrays.splits[s]) for s in SPLITS] == [8, 2, 4]
     assert auc("Recogniser", arrays).mean() > 80
     assert [m.shape for m in arrays.truth] == [y.shape for y in arrays.splits["test"].links]
-    assert arrays.label_scores is not None
     assert 0 <= np.nanmean(auc("Obj Detect", arrays)) <= 100

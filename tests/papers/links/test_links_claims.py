@@ -199,14 +199,6 @@ def test_trainings_agree_as_spearman_has_it_and_documents_and_seeds_both_count(u
     assert alone.se**2 == pytest.approx(6 * np.var(left[:, 2]))
 
 
-def test_a_pair_of_trainings_agrees_less_than_means_over_seeds():
-    evidence = planted(noise=4.0, sets=("story",))
-    table = show.agreement(evidence).loc["story"]
-    agreement = agreement_of_trainings(evidence, "story", evidence.seeds).effect
-    assert agreement == pytest.approx(table["DC–AP, one seed"], abs=0.005)
-    assert agreement < table["DC–AP"] - 0.1
-
-
 def test_explained_variance_is_that_of_least_squares_without_each_group():
     rng = np.random.default_rng(4)
     x, group = rng.normal(size=(90, 5)), rng.integers(6, size=90)

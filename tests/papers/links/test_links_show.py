@@ -138,4 +138,6 @@ def test_gains_are_over_the_stronger_baseline_and_hollow_over_the_linear_map():
     filled, hollow = (line.get_xydata().tolist() for line in axis.lines[1:3])
     assert filled == [[64, 71.5 - 64], [60, 71.5 - 60]]
     assert hollow == [[64, 71.5 - 66]]
+    joined = [line[:, 1].tolist() for line in axis.collections[0].get_segments()]
+    assert joined == [[71.5 - 66, 71.5 - 64], [71.5 - 60] * 2]
     assert [text.get_text() for text in axis.texts] == ["coco", "story"]

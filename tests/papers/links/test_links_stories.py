@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -32,6 +32,11 @@ def guides():
 
 def relations(scene):
     return {relation for _, relation, _ in scene.relations}
+
+
+def chasable(scene):
+    chased = {scene.things[j].kind for _, relation, j in scene.relations if relation == "chasing"}
+    return chased <= {"ball", "dog", "cat", "man", "woman", "boy", "girl"}
 
 
 def actions(scene):
@@ -91,14 +96,6 @@ def test_a_story_keeps_place_and_people(stories):
         assert {len(heroes) for heroes in people} == {1}
         assert len({(t.kind, t.colour, t.pattern, t.size) for [t] in people}) == 1
 
-    def shared(a, b):
-        looks = [{(t.kind, t.colour, t.pattern) for t in s.things} for s in (a, b)]
-        return len(looks[0] & looks[1]) / max(map(len, looks))
-
-    inside = np.mean([shared(*document.scenes[:2]) for document in stories])
-    across = np.mean([shared(a.scenes[0], b.scenes[1]) for a, b in pairwise(stories)])
-    assert inside > 0.5 > 10 * across
-
 
 def test_story_sentences_lean_on_those_before_and_leave_the_picture_open(stories):
     for document in stories:
@@ -117,7 +114,7 @@ def test_story_sentences_lean_on_those_before_and_leave_the_picture_open(stories
     ("words", "true"),
     [
         (r"\b(rode|ride|got on)\b", lambda s: "riding" in relations(s)),
-        (r"\b(chased|ran after)\b", lambda s: "chasing" in relations(s)),
+        (r"\b(chased|ran after)\b", lambda s: "chasing" in relations(s) and chasable(s)),
         (r"\b(carried|found|showed|with a|took .* along)\b", lambda s: "holding" in relations(s)),
         (r"\bunder\b", lambda s: "under" in relations(s)),
         (r"\bjump\w*", lambda s: "jumping" in actions(s)),
@@ -145,6 +142,7 @@ def test_story_sentences_are_true(stories, words, true):
 def test_how_tos_are_of_unequal_size_and_their_links_of_every_sort(guides):
     assert len({(len(d.sentences), len(d.scenes)) for d in guides}) > 18
     assert all(3 <= len(d.sentences) <= 12 and 2 <= len(d.scenes) <= 10 for d in guides)
+    assert all(len({t.kind for t in s.things}) == len(s.things) for d in guides for s in d.scenes)
     sentences = [[s for s, _ in d.links].count(s) for d in guides for s in range(len(d.sentences))]
     images = [[i for _, i in d.links].count(i) for d in guides for i in range(len(d.scenes))]
     for counts in (sentences, images):
