@@ -205,8 +205,7 @@ class PhraseGRU(nn.Module):
 class ConceptEncoder(nn.Module):
     """Phrases to R^D: a phrase encoder, then a layer for nodes and one for relations (Section 3.2).
 
-    phrases: encoders to (U, phrase_width): one for all or, in the authors' code, one each for
-    objects, attributes and relations.
+    The authors' code has a phrase encoder each for objects, attributes and relations.
     """
 
     def __init__(self, phrases: Sequence[nn.Module], phrase_width: int, width: int):
@@ -279,8 +278,7 @@ class GraphEncoder(nn.Module):
 class ImageEncoder(nn.Module):
     """Regions through a linear map beside an MLP, self-attention, and GPO (Section 3.2; code).
 
-    positions: confidence ranks enter the attention (authors' code). Without `attention` it is that
-    of VSE∞.
+    attention: without it as in VSE∞. positions: confidence ranks enter it (authors' code).
     """
 
     def __init__(
@@ -573,8 +571,7 @@ def different_entities(graphs: GraphSet, split: Split) -> Entities:
 
 
 def entity_ranks(scores: np.ndarray, entities: Entities) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks (images,) of the best entity that a caption of the image names, and (different,) of
-    the best image with a caption that names the entity.
+    """Ranks of the best entity that each image's captions name, and of each entity's best image.
 
     scores (images, different): all are ranked (the paper judged a few by eye).
     """
@@ -592,11 +589,9 @@ def entity_ranks(scores: np.ndarray, entities: Entities) -> tuple[np.ndarray, np
 def entity_values(
     ranks: np.ndarray, hit: np.ndarray, entities: Entities, captions: int
 ) -> dict[str, np.ndarray]:
-    """ "entity rank" of each image, and "entity to image, R@K" of each caption: the share, in
-    percent, of its entities that find one of their images.
+    """Of all captions, then all images: "entity rank", and "entity to image, R@K" in percent.
 
-    ranks (images,); hit (different, Ks): whether, or how likely, each is among the first K. Items
-    are all captions, then all images: NaN where a metric is of the others.
+    ranks (images,); hit (different, Ks): whether, or how likely, each is among the first K.
     """
     values = {"entity rank": np.concatenate([np.full(captions, np.nan), ranks])}
     count, none = np.bincount(entities.caption, minlength=captions), np.full(len(ranks), np.nan)

@@ -48,28 +48,27 @@ def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
     """All tables that need nothing but evidence, by name; those of a collection end with its."""
     if evidence.header["tier"] == systems.CONTROLLED_TIER:
         rows = _with_unseen(evidence.datasets)
-        return {
-            "binding": table(rows, ORDER, lambda r, s: interval(in_families(evidence, s, *r)), None)
-        }
+        levels = table(rows, ORDER, lambda r, s: interval(_in_families(evidence, s, *r)), None)
+        return {"binding": levels}
     frames: dict[str, pd.DataFrame] = {}
     for name in evidence.datasets:
         frames[f"results_{name}"] = results(evidence, name)
         if name.endswith(WITH_BERT):
-            frames[f"table7_{name}"] = printed_beside(evidence, name, "table7")
+            frames[f"table7_{name}"] = _beside_printed(evidence, name, "table7")
             continue
-        frames[f"leads_{name}"] = leads(evidence, name)
+        frames[f"leads_{name}"] = _leads(evidence, name)
         if name != original(name):
             continue
         for number in ("table1", "table3"):
-            frames[f"{number}_{name}"] = printed_beside(evidence, name, number)
+            frames[f"{number}_{name}"] = _beside_printed(evidence, name, number)
         frames[f"table4_{name}"] = _reranking(evidence, name)
         frames[f"entities_{name}"] = _entities(evidence, name)
-        frames[f"families_{name}"] = families(evidence, name)
+        frames[f"families_{name}"] = _families(evidence, name)
         if evidence.has(name, systems.QUERY_TIME, "parse", EPOCHS):
             steps = evidence.metrics(name, systems.QUERY_TIME, EPOCHS)
             times = {s: np.median(evidence.curves(name, systems.QUERY_TIME, s)) for s in steps}
             frames[f"times_{name}"] = pd.DataFrame({"ms": 1000 * pd.Series(times)}).round(2)
-        frames[f"parse_errors_{name}"] = parse_effects(evidence, name)
+        frames[f"parse_errors_{name}"] = _parse_errors(evidence, name)
     return {name: frame for name, frame in frames.items() if len(frame)}
 
 
@@ -78,8 +77,8 @@ def with_rows(evidence: Evidence, dataset: str, names: Iterable[str]) -> list[st
     return [name for name in names if evidence.has(dataset, name, "rank")]
 
 
-def recalls(evidence: Evidence, dataset: str, system: str) -> dict[str, np.ndarray]:
-    """R@K and median ranks both ways and RSUM of each seed: metric -> (seeds,)."""
+def _recalls(evidence: Evidence, dataset: str, system: str) -> dict[str, np.ndarray]:
+    """R@K and median ranks both ways and RSUM: metric -> (seeds,)."""
     captions, images = captions_and_images(evidence, dataset)
     ranks = evidence.values(dataset, system, "rank")
     of = {"i2t": ranks[:, images], "t2i": ranks[:, captions]}
@@ -91,11 +90,10 @@ def recalls(evidence: Evidence, dataset: str, system: str) -> dict[str, np.ndarr
 def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """A row a system: R@K and median ranks both ways and RSUM, mean ± deviation over seeds.
 
-    Baselines come above the trained systems, oracles below. "↗" flags a system that still improved
-    on dev when its trainings ended, in more than a fifth of them.
+    "↗" flags a system that still improved on dev at the end of more than a fifth of its trainings.
     """
     rows = {
-        name: recalls(evidence, dataset, system)
+        name: _recalls(evidence, dataset, system)
         for name, system in Cells(evidence, dataset).named(ORDER, "rank").items()
     }
     metrics = list(next(iter(rows.values()), {}))
@@ -105,8 +103,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
 def trained_again(evidence: Evidence, dataset: str) -> list[float]:
     """By how much RSUM of one seed's trainings on two machines differs, where it does.
 
-    Both encoders without a BERT are recorded twice, beside those with one; on one machine their
-    figures are the same. Empty where those beside a BERT have a budget of their own.
+    Both encoders without a BERT are recorded again beside those with one, where budgets are equal.
     """
     quick, tier = dataset + WITH_BERT, evidence.header["tier"]
     if systems.budget(tier, quick) != systems.budget(tier, dataset):
@@ -130,21 +127,17 @@ def printed(number: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")[content["columns"]]
 
 
-def printed_beside(evidence: Evidence, dataset: str, number: str) -> pd.DataFrame:
-    """Table 1, 3 or 7, as "table1", beside ours, with baselines and oracles below."""
+def _beside_printed(evidence: Evidence, dataset: str, number: str) -> pd.DataFrame:
     paper = printed(number)
     untrained = [row["system"] for row in (*systems.BASELINES, *systems.ORACLES)]
     names = dict.fromkeys([*paper.index, *systems.TABLES.get(number, ()), *untrained])
-    rows = {name: recalls(evidence, dataset, name) for name in with_rows(evidence, dataset, names)}
+    rows = {name: _recalls(evidence, dataset, name) for name in with_rows(evidence, dataset, names)}
     ours = table(rows, paper.columns, lambda of, metric: mean_and_deviation(of[metric]))
     return beside(ours, paper)
 
 
 def main(recorded: Iterable[Evidence]) -> pd.DataFrame:
-    """RSUM of the main systems: the paper's on Flickr30K, and ours on each plain collection.
-
-    Ours are means ± deviations over seeds; "–" means no value.
-    """
+    """RSUM of the main systems, mean ± deviation: the paper's, and ours on each collection."""
     paper = printed("table3").rsum.to_dict() | printed("table1").rsum.to_dict()
     columns: dict[str, Any] = {"the paper, Flickr30K": None}
     columns |= {
@@ -178,12 +171,7 @@ def _reranking(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return frame.round(1).astype(object).fillna("–")
 
 
-def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """What each change gives, alone and together: RSUM of a system minus that of another one.
-
-    With 95 % intervals over seeds and clusters of images, and what differs: the encoder of the
-    text, that of the image, the losses, or how many trainings are averaged.
-    """
+def _leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     columns, rows = systems.systems(evidence.header["tier"], dataset), {}
     for pair in systems.COMPARISONS:
         if len(with_rows(evidence, dataset, pair)) == 2:
@@ -200,12 +188,7 @@ def _ends(effect: Effect, *names: str) -> dict[str, Any]:
     return dict(zip(names, plots.span(effect), strict=True))
 
 
-def families(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """How often, in percent, a caption finds its image among those of its family.
-
-    They differ in structure alone; chance is 25. Beside it the difference from the bag of phrases,
-    which cannot know structure, paired. With 95 % intervals over seeds and images.
-    """
+def _families(evidence: Evidence, dataset: str) -> pd.DataFrame:
     cells, metric = Cells(evidence, dataset), "in family"
     rows = {}
     for name in cells.named(ORDER, metric).values():
@@ -216,11 +199,8 @@ def families(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
-def in_families(evidence: Evidence, system: str, dataset: str, unseen: bool = False) -> Effect:
-    """How often captions find their picture in its family, with its interval over families.
-
-    unseen: of the second half alone, which `data.controlled.Dials` explains.
-    """
+def _in_families(evidence: Evidence, system: str, dataset: str, unseen: bool = False) -> Effect:
+    """How often captions find their picture; unseen: of the second half alone."""
     cells = Cells(evidence, dataset, figure=second_half if unseen else None)
     return cells.effect({(system, "in family"): 1})
 
@@ -234,12 +214,7 @@ def _with_unseen(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
     return rows
 
 
-def parse_effects(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """Change of CORA's RSUM by kind of parse error and by the percentage of captions drawn for one.
-
-    Beside it what remains beyond the share of C8. With 95 % intervals over seeds and clusters of
-    images. Empty where no graphs with errors were encoded.
-    """
+def _parse_errors(evidence: Evidence, dataset: str) -> pd.DataFrame:
     cells, intact, rows = Cells(evidence, dataset), (CORA, "RSUM"), {}
     for kind, rate in product(systems.ERRORS, systems.RATES):
         hurt = CORA, f"RSUM, {kind} {rate} %"
@@ -320,10 +295,9 @@ def drawn_live(
 def controlled_family(
     images: ControlledImages, caption: int, scores: Mapping[str, np.ndarray]
 ) -> Figure:
-    """The family that a caption is about: what each picture shows, and below it each model's score.
+    """What each picture of a caption's family shows, and below it models' scores, the best bold.
 
-    caption: its row; scores: model -> (images, captions). The picture that it is about is framed;
-    of each model the highest score is bold.
+    caption: its row; scores: model -> (images, captions). The picture that it is about is framed.
     """
     image = caption // CAPTIONS
     rows = range(image // FAMILY * FAMILY, (image // FAMILY + 1) * FAMILY)
@@ -428,11 +402,7 @@ def _made_up(evidence: Evidence) -> dict[str, Dials]:
 
 
 def binding_by_pictures(evidence: Evidence) -> Figure:
-    """In family over training pictures, a line a system: the mean and the range of seeds.
-
-    A panel for the smallest and for the largest vocabulary of which several numbers of pictures are
-    recorded.
-    """
+    """In family over training pictures, of the smallest and the largest vocabulary."""
     panels: dict[tuple[int, int], dict[float, str]] = {}
     for name, dials in _made_up(evidence).items():
         if name.endswith(" families"):
@@ -465,7 +435,7 @@ def binding_by_regions(evidence: Evidence) -> Figure:
     names = (CORA, SEQUENCE, BAG)
     figure, axes = plt.subplots(1, len(names), figsize=(3.3 * len(names), 3.2))
     for axis, name in zip(axes, names, strict=True):
-        shares = {at: in_families(evidence, name, of).effect for at, of in cells.items()}
+        shares = {at: _in_families(evidence, name, of).effect for at, of in cells.items()}
         grid = pd.DataFrame(
             [[shares.get((n, m), np.nan) for m in mixings] for n in noises], noises, mixings
         )
@@ -498,7 +468,7 @@ def binding_map(evidence: Evidence) -> Figure:
     )  # fmt: skip
     labels = {f"{name}; {_trainings(evidence, row[0])}": row for name, row in rows.items()}
     columns = {SHORT.get(name, name): name for name in BOUND}
-    grid = table(labels, columns, lambda r, s: in_families(evidence, s, *r).effect, None)
+    grid = table(labels, columns, lambda r, s: _in_families(evidence, s, *r).effect, None)
     figure, axis = plt.subplots(figsize=(7.5, 0.33 * len(grid) + 1))
     plots.heat_map(axis, grid, CHANCE, 100)
     axis.set_title(f"Who has what, right in family in %; chance is {CHANCE:.0f}")
@@ -506,11 +476,7 @@ def binding_map(evidence: Evidence) -> Figure:
 
 
 def binding_by_captions(controlled: Evidence, recorded: Sequence[Evidence]) -> Figure:
-    """In family by how many attributes captions give a thing: mean and range of seeds.
-
-    Made-up collections that differ in this alone, and the plain ones of `recorded`; those without
-    families, such as photographs, have no dots.
-    """
+    """In family by how many attributes captions give a thing, made up and in `recorded`."""
     sets = [
         (dials.described, name, controlled) for name, dials in _made_up(controlled).items()
         if dials.structure == CLEAR.structure
@@ -543,10 +509,7 @@ def binding_by_captions(controlled: Evidence, recorded: Sequence[Evidence]) -> F
 
 
 def summary(recorded: Sequence[Evidence]) -> Figure:
-    """The main systems on all plain collections: right in family, and RSUM, means with intervals.
-
-    Of each system a mark for each collection; the dashed line is chance.
-    """
+    """Right in family, and RSUM, of the main systems on all plain collections."""
     names = (CORA, TWO_STEP, JOINT, VSE, SEQUENCE, BAG)
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True)
     for axis, metric in zip(axes, ("in family", "RSUM"), strict=True):

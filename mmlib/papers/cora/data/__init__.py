@@ -36,15 +36,13 @@ QUERIES = 60  # test captions that are timed
 def load_study(tier: str, datasets: Sequence[str] = ()) -> Study:
     """The collections of a tier: all that are there, or those that are named.
 
-    world and controlled are made here. paper: `<MMLIB_DATA>/f30k` and `coco` in a layout of
-    `mmlib.data.precomputed`, with the graphs of their `scene_graph` folder where there are any; the
-    test images of MS-COCO are all 5,000 where "testall" is there. Where `core.paths.own_dataset`
-    names a folder in such a layout, that one alone, called by the folder's name.
+    paper: `<MMLIB_DATA>/f30k` and `coco` in a layout of `mmlib.data.precomputed`, with the graphs
+    of their `scene_graph` folder and all 5,000 test images ("testall") where these are there; or
+    the folder of `core.paths.own_dataset` alone, called by its name.
     "flickr8k_bert" and so on are the same captions, to be read by a BERT too: the world's by its
-    own, photographs' by the one in `<MMLIB_DATA>/bert`; they come by themselves where there is one.
-    "flickr8k_long" and "flickr8k_tuned" come with "flickr8k", for other budgets.
-    Raises ValueError for a tier or collection that is not there, DataError for missing data, and
-    for a folder of the reader's own with the name of a recorded collection.
+    own, photographs' by the one in `<MMLIB_DATA>/bert`; they come by themselves where there is one,
+    and with "flickr8k" its captions for other budgets. Raises ValueError for a tier or collection
+    that is not there, DataError for missing data and a folder that is named as a recorded one.
     """
     if tier not in DATASETS:
         raise ValueError(f"no tier {tier!r}: use {', '.join(DATASETS)}")

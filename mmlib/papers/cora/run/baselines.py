@@ -53,11 +53,10 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
 
 
 def ridge(arrays: Arrays, reads: str) -> np.ndarray:
-    """Cosines (test images, test captions) of image features and what words predict of them.
+    """Cosines (test images, test captions) of an image's mean region and what words predict of it.
 
-    A ridge regression of an image's mean region on which words occur in a caption ("sequence") or
-    in its graph ("graph"): words alone, without order and structure. The penalty is the one of
-    PENALTIES with the best RSUM on dev.
+    A ridge regression on which words occur in a caption ("sequence") or in its graph ("graph"),
+    without order and structure, with the penalty of the best RSUM on dev.
     """
     from sklearn.linear_model import Ridge  # not on a machine that only trains
     from sklearn.preprocessing import normalize

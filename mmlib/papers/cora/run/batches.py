@@ -38,8 +38,9 @@ class GraphBatch:
     object: Tensor  # (R,)
 
     def attribute_edges(self, back: bool = False) -> tuple[Tensor, Tensor]:
-        """Edges (source, target) of the Object-Attribute GAT: attribute to object, and each object
-        to itself; with `back` also object to attribute, which only a second layer can use.
+        """Edges (source, target) of the Object-Attribute GAT: to objects, from each to itself too.
+
+        back: also object to attribute, which only a second layer can use.
         """
         objects = torch.arange(len(self.objects), device=self.owner.device)
         nodes = self.attribute_nodes
@@ -105,8 +106,7 @@ class GraphSet:
     ) -> GraphBatch:
         """The graphs of these captions; augmented where `how` and `rng` are given.
 
-        Dropping never leaves a caption without an object, masking never leaves a phrase without
-        a word.
+        A caption always keeps an object, and a phrase a word.
         """
         o, caption, a, owner = self._objects(rows)
         r, of_row = _ranges(self.first_relation, rows)
@@ -210,9 +210,8 @@ Texts = GraphSet | SequenceSet
 class Split:
     """Images and all captions of a split.
 
-    texts: in one order, as a "graph", a "sequence" and, in the world, a "gold" graph; those of test
-    also as graphs with parse errors, "edge 30" being 30 % with a moved edge. With a BERT there are
-    "graph, pieces" and "sequence, pieces" too.
+    texts: as a "graph", a "sequence" and, in the world, a "gold" graph; those of test also with
+    parse errors, "edge 30" being 30 % with a moved edge; for a BERT, "graph, pieces" and so on.
     """
 
     features: np.ndarray  # (images, regions, d), possibly memory-mapped
@@ -260,9 +259,7 @@ class Arrays:
         return digest.hexdigest()[:16]
 
     def clusters(self, split: str) -> np.ndarray:
-        """The family of each item of a split, (captions + images,) int: items that are not
-        independent. Items are all captions, then all images.
-        """
+        """The family of each item of a split, all captions and then all images, (items,) int."""
         image_of, images = self.splits[split].image_of, len(self.splits[split].features)
         return np.concatenate([image_of, np.arange(images)]) // self.family
 
@@ -309,8 +306,8 @@ def make_batch(
 ) -> Batch:  # fmt: skip
     """Captions `rows` with their images, regions dropped and texts augmented.
 
-    match: an image contains its own entities, and those that the graph of its "caption" names too
-    (authors' code), or that any caption of the "image" names.
+    match: whether an image contains what its "caption" names (authors' code), or any of the
+    "image".
     """
     image = split.image_of[rows]
     features = read_rows(split.features, image)

@@ -117,10 +117,9 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
 
     Values by item, all captions and then all images (`per_item`): "rank" and "RSUM",
     and "in family" where there are families of images. A system of several members is their
-    ensemble (similarities averaged, Section 4.2) and also has "RSUM of members" and, with entities,
-    "RSUM, reranked" (eq. 14). One that records diagnostics has "RSUM, edge 30 %" and so on, of
-    parse errors (Section 9), "entity rank" of its images, and "entity to image, R@1" and so on of
-    its captions.
+    ensemble (similarities averaged, Section 4.2), with "RSUM of members" and, with entities,
+    "RSUM, reranked" (eq. 14). Diagnostics are "RSUM, edge 30 %" and so on, of parse errors
+    (Section 9), "entity rank" of images, and "entity to image, R@1" and so on of captions.
     """
     started = time.process_time()
     system, test, val = System(**job.system), arrays.splits["test"], arrays.splits["val"]
