@@ -203,8 +203,8 @@ def caption(w, objects, relations, system):
         entities.append(star[0])
     hidden = np.array(entities)
     if authors:
-        places = [linear(w, "position", p) for p in positions(count, 16)]
-        hidden = np.array([layer_norm(w, "position_norm", h + p)
+        places = [linear(w, "context.position", p) for p in positions(count, 16)]
+        hidden = np.array([layer_norm(w, "context.position_norm", h + p)
                            for h, p in zip(hidden, places, strict=True)])  # fmt: skip
     hidden = context(w, "context", hidden, edges, system.form)
     owners = [i for i, own in enumerate(attributes) for _ in own]

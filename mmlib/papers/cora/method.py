@@ -12,9 +12,10 @@ N = O + A nodes, E edges, H heads, n regions; D is the width of all vectors.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -167,14 +168,12 @@ class RelationContext(nn.Module):
         self.active = nn.Linear(2 * width, width, bias)
         self.passive = nn.Linear(2 * width, width, bias)
 
-    def forward(
-        self, entities: Tensor, relations: Tensor, subject: Tensor, object: Tensor
-    ) -> Tensor:
-        """Entities (O, D), relations (R, D) with their ends (R,) -> entities in context (O, D)."""
-        edges = torch.cat([relations, entities[object]], dim=1)  # r' = [r || e of the passive end]
-        active, passive = self.active(edges), self.passive(edges)  # (R, D)
-        n = len(entities)
-        return entities + mean_at(subject, active, n) + mean_at(object, passive, n)
+    def forward(self, entities: Tensor, relations: Tensor, batch: GraphBatch) -> Tensor:
+        """Entities (O, D) and relations (R, D) of a batch -> entities in context (O, D)."""
+        # r' = [r || e of the passive end]
+        edges = torch.cat([relations, entities[batch.object]], dim=1)  # (R, 2 D)
+        active, passive, n = self.active(edges), self.passive(edges), len(entities)  # (R, D)
+        return entities + mean_at(batch.subject, active, n) + mean_at(batch.object, passive, n)
 
 
 def mean_at(index: Tensor, values: Tensor, rows: int) -> Tensor:
@@ -246,7 +245,7 @@ class GraphEncoder(nn.Module):
         """The same from the phrases of nodes (N, D) and relations (R, D), before their ReLU."""
         nodes, relations = self.dropout(nodes.relu()), self.dropout(relations.relu())
         entities = self.entities(nodes, batch)  # (O, D)
-        hidden = self.exchange(self.in_context(entities, relations, batch), batch)  # (O, D)
+        hidden = self.exchange(self.context(entities, relations, batch), batch)  # (O, D)
         return self.pool(*padded(hidden, batch.caption, batch.captions)), entities
 
     def entities(self, nodes: Tensor, batch: GraphBatch) -> Tensor:
@@ -255,10 +254,6 @@ class GraphEncoder(nn.Module):
         for i, layer in enumerate(self.attributes):
             nodes = layer(self.dropout(nodes) if i else nodes, source, target)  # (N, D)
         return nodes[: len(batch.objects)]
-
-    def in_context(self, entities: Tensor, relations: Tensor, batch: GraphBatch) -> Tensor:
-        """Entities (O, D) with what they do and what is done to them (eq. 6), (O, D)."""
-        return self.context(entities, relations, batch.subject, batch.object)
 
     def exchange(self, hidden: Tensor, batch: GraphBatch) -> Tensor:
         """Step two: objects (O, D) hear those that they are related to (eq. 7), (O, D)."""
@@ -550,52 +545,40 @@ def best_beta(similarity: np.ndarray, weakest: np.ndarray, image_of: np.ndarray)
     return float(max(BETAS[::-1], key=rsum))
 
 
-class Entities(NamedTuple):
-    """The different entities of captions: a name with its set of attributes is one."""
+def different_entities(graphs: GraphSet, split: Split) -> pd.DataFrame:
+    """A row an object of a split's captions: its "caption", "image", and which "entity" it is.
 
-    first: np.ndarray  # (different,): the first object of each
-    caption: np.ndarray  # (objects,): of each object of the captions
-    number: np.ndarray  # (objects,): which entity it is
-    image: np.ndarray  # (pairs,): all pairs, once each, of an image …
-    entity: np.ndarray  # (pairs,): … and an entity that one of its captions names
-
-
-def different_entities(graphs: GraphSet, split: Split) -> Entities:
-    """The entities that the captions of a split name."""
+    A name with its set of attributes is one entity, numbered from 0.
+    """
     caption, name, described = graphs.entities(np.arange(len(graphs)))
     keys = np.column_stack([name, np.sort(described, axis=1)])
-    _, first, number = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    number = number.reshape(-1)
-    pairs = np.unique(np.column_stack([split.image_of[caption], number]), axis=0)
-    return Entities(first, caption, number, *pairs.T)
+    entity = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+    image = split.image_of[caption]
+    return pd.DataFrame({"caption": caption, "image": image, "entity": entity})
 
 
-def entity_ranks(scores: np.ndarray, entities: Entities) -> tuple[np.ndarray, np.ndarray]:
+def entity_ranks(scores: np.ndarray, objects: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Ranks of the best entity that each image's captions name, and of each entity's best image.
 
-    scores (images, different): all are ranked (the paper judged a few by eye).
+    scores (images, entities): all are ranked (the paper judged a few by eye).
     """
-
-    def grouped(values: np.ndarray, keys: np.ndarray) -> list[list[int]]:
-        order = np.argsort(keys, kind="stable")
-        ends = np.flatnonzero(np.diff(keys[order])) + 1
-        return [group.tolist() for group in np.split(values[order], ends)]
-
-    of_images = grouped(entities.entity, entities.image)
-    of_entities = grouped(entities.image, entities.entity)
+    pairs = objects[["image", "entity"]].drop_duplicates()
+    of_images = pairs.groupby("image")["entity"].agg(list).tolist()
+    of_entities = pairs.groupby("entity")["image"].agg(list).tolist()
     return best_ranks(scores, of_images), best_ranks(scores.T, of_entities)
 
 
 def entity_values(
-    ranks: np.ndarray, hit: np.ndarray, entities: Entities, captions: int
+    ranks: np.ndarray, hit: np.ndarray, objects: pd.DataFrame
 ) -> dict[str, np.ndarray]:
     """Of all captions, then all images: "entity rank", and "entity to image, R@K" in percent.
 
-    ranks (images,); hit (different, Ks): whether, or how likely, each is among the first K.
+    ranks (images,); hit (entities, Ks): whether, or how likely, each is among the first K.
     """
+    captions, none = objects["caption"].nunique(), np.full(len(ranks), np.nan)
     values = {"entity rank": np.concatenate([np.full(captions, np.nan), ranks])}
-    count, none = np.bincount(entities.caption, minlength=captions), np.full(len(ranks), np.nan)
     for k, column in zip(KS, hit.T, strict=True):
-        hits = np.bincount(entities.caption, column[entities.number], captions)
-        values[f"entity to image, R@{k}"] = np.concatenate([100 * hits / count, none])
+        of_object = pd.Series(100.0 * column[objects["entity"]])
+        of_caption = of_object.groupby(objects["caption"]).mean()
+        values[f"entity to image, R@{k}"] = np.concatenate([of_caption, none])
     return values

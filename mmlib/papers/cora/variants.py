@@ -39,38 +39,27 @@ class PrintedGATv2(GATv2):
 
 
 class AuthorsContext(RelationContext):
-    """Eq. 6 in the authors' code: one mean over all relations, with ReLU, then layer norm."""
+    """Eq. 6 in the authors' code: one mean over all relations, with ReLU, then layer norm.
+
+    Before it an object's position in its caption is added.
+    """
+
+    position: nn.Linear
 
     def __init__(self, width: int, dropout: float):
         super().__init__(width, bias=True)
         self.norm, self.dropout = nn.LayerNorm(width), nn.Dropout(dropout)
+        self.position_norm = nn.LayerNorm(width)
 
-    def forward(
-        self, entities: Tensor, relations: Tensor, subject: Tensor, object: Tensor
-    ) -> Tensor:
-        """Entities (O, D), relations (R, D) with their ends (R,) -> entities in context (O, D)."""
-        edges = torch.cat([relations, entities[object]], dim=1)
-        values = torch.cat([self.active(edges), self.passive(edges)])  # (2 R, D)
-        ends = torch.cat([subject, object])
-        return self.norm(
-            entities + method.mean_at(ends, self.dropout(values.relu()), len(entities))
-        )
-
-
-class AuthorsEncoder(GraphEncoder):
-    """The authors' code: an object's position in its caption is added before eq. 6."""
-
-    def __init__(self, concepts: ConceptEncoder, *layers: Any):
-        width = concepts.node.out_features
-        position = nn.Linear(16, width)
-        super().__init__(concepts, *layers)
-        self.position, self.position_norm = position, nn.LayerNorm(width)
-
-    def in_context(self, entities: Tensor, relations: Tensor, batch: GraphBatch) -> Tensor:
-        """Eq. 6 of entities that know their positions, (O, D)."""
+    def forward(self, entities: Tensor, relations: Tensor, batch: GraphBatch) -> Tensor:
+        """Entities (O, D) and relations (R, D) of a batch -> entities in context (O, D)."""
         position = self.position(method.sinusoid(batch.position, self.position.in_features))
         entities = self.position_norm(entities + self.dropout(position))
-        return super().in_context(entities, relations, batch)
+        edges = torch.cat([relations, entities[batch.object]], dim=1)
+        values = torch.cat([self.active(edges), self.passive(edges)])  # (2 R, D)
+        ends = torch.cat([batch.subject, batch.object])
+        mean = method.mean_at(ends, self.dropout(values.relu()), len(entities))
+        return self.norm(entities + mean)
 
 
 class ResidualEncoder(GraphEncoder):
@@ -110,7 +99,7 @@ class JointEncoder(GraphEncoder):
         """Captions (B, D) from the phrases of nodes (N, D) and relations (R, D)."""
         nodes, relations = self.dropout(nodes.relu()), self.dropout(relations.relu())
         n = len(batch.objects)
-        hidden = self.in_context(nodes[:n], relations, batch)  # (O, D)
+        hidden = self.context(nodes[:n], relations, batch)  # (O, D)
         hidden = self.exchange(torch.cat([hidden, nodes[n:]]), batch)  # (N, D)
         return self.pool(*method.padded(hidden[:n], batch.caption, batch.captions)), None
 
@@ -129,10 +118,6 @@ class FullyConnectedJointEncoder(JointEncoder):
     def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """All pairs of a caption's nodes."""
         return pairs_within(torch.cat([batch.caption, batch.caption[batch.owner]]))
-
-
-class AuthorsJointEncoder(JointEncoder, AuthorsEncoder):
-    """Joint with the positions of the authors' code (ours: they released no Joint)."""
 
 
 def pairs_within(group: Tensor) -> tuple[Tensor, Tensor]:
@@ -251,12 +236,10 @@ class TokenBERT(PhraseBERT):
         return self.standardised(states, states[method.valid(lengths, ids.shape[1])])
 
 
-# Of each number of steps, the graph encoder with each change.
-ENCODERS: dict[str, dict[str, type[GraphEncoder]]] = {
-    "two": {"": GraphEncoder, "connected": FullyConnectedEncoder, "authors": AuthorsEncoder,
-            "residual": ResidualEncoder},
-    "one": {"": JointEncoder, "connected": FullyConnectedJointEncoder,
-            "authors": AuthorsJointEncoder},
+ENCODERS = {  # by the number of steps, and what else changes
+    ("two", ""): GraphEncoder, ("two", "FC"): FullyConnectedEncoder,
+    ("two", "skips"): ResidualEncoder, ("one", ""): JointEncoder,
+    ("one", "FC"): FullyConnectedJointEncoder,
 }  # fmt: skip
 
 
@@ -267,17 +250,14 @@ def build(
 
     region_width: of the image features; words (vocabulary, word_width): where word vectors start.
     bert: the folder of one, for systems that read by it. Raises ValueError where it is missing,
-    for the authors' form of it, of which nothing is known, and for other changes at once.
+    for the authors' form of it, of which nothing is known, and for skips with FC or in Joint.
     """
     s, authors, joint = settings, system.authors_code, system.steps == "one"
     if system.bert and (not bert or authors):
         raise ValueError(f"{system.system}: {'the code has no BERT' if bert else 'no BERT'}")
-    changes = ["connected"] * system.connected + ["authors"] * authors
-    change = " and ".join(changes + ["residual"] * system.residual)
-    if change not in ENCODERS[system.steps]:
-        raise ValueError(
-            f"{system.system}: of FC, the authors' form and skips only one, and no skips in Joint"
-        )
+    change = "FC" * system.connected + "skips" * system.residual
+    if (system.steps, change) not in ENCODERS:
+        raise ValueError(f"{system.system}: skips are only in two steps on the parsed graph")
     images = method.ImageEncoder(
         region_width, s.width, s.heads, s.image_dropout, system.regions == "attention", authors
     )
@@ -303,7 +283,9 @@ def build(
         layer(s.width, s.heads, s.message_dropout)
         for _ in range(2 if joint else system.object_layers)
     ]
-    texts = ENCODERS[system.steps][change](
+    if isinstance(context, AuthorsContext):  # last, as the recorded trainings drew their weights
+        context.position = nn.Linear(16, s.width)
+    texts = ENCODERS[system.steps, change](
         concepts, nn.ModuleList(attributes), context, nn.ModuleList(objects), s.graph_dropout
     )
     return Matcher(images, texts, system, settings)

@@ -184,22 +184,21 @@ def test_reranking_is_weighed_by_the_scores():
 
 def test_images_and_entities_find_each_other():
     split = toys.paired()
-    graphs = split.texts["graph"]
-    found = method.different_entities(graphs, split)
-    assert len(found.first) == len({(o, *sorted(said)) for d in toys.RICH for o, *said in d[0]})
-    scores = np.random.default_rng(0).random((4, len(found.first)))
-    of_images, of_entities = method.entity_ranks(scores, found)
-    image = split.image_of[found.caption]  # of each object
-    for table, ranks, mine, theirs in ((scores, of_images, image, found.number),
-                                       (scores.T, of_entities, found.number, image)):  # fmt: skip
+    objects = method.different_entities(split.texts["graph"], split)
+    count = objects["entity"].max() + 1
+    assert count == len({(o, *sorted(said)) for d in toys.RICH for o, *said in d[0]})
+    scores = np.random.default_rng(0).random((4, count))
+    of_images, of_entities = method.entity_ranks(scores, objects)
+    image, entity = objects["image"], objects["entity"]
+    for table, ranks, mine, theirs in ((scores, of_images, image, entity),
+                                       (scores.T, of_entities, entity, image)):  # fmt: skip
         for i, rank in enumerate(ranks):
             order = np.argsort(-table[i]).tolist()
             assert rank == 1 + min(order.index(k) for k in theirs[mine == i])
-    hit = of_entities[:, None] <= np.array(KS)
-    values = method.entity_values(of_images, hit, found, len(graphs))
-    assert values["entity rank"][len(graphs) :].tolist() == of_images.tolist()
-    for c in range(len(graphs)):
-        own = [of_entities[k] <= 1 for k in found.number[found.caption == c]]
+    values = method.entity_values(of_images, of_entities[:, None] <= np.array(KS), objects)
+    assert values["entity rank"][8:].tolist() == of_images.tolist()
+    for c in range(8):
+        own = [of_entities[k] <= 1 for k in objects["entity"][objects["caption"] == c]]
         assert values["entity to image, R@1"][c] == pytest.approx(100 * np.mean(own))
 
 

@@ -101,7 +101,7 @@ def test_a_bag_pools_all_phrases_and_skips_add_what_enters_a_layer_and_a_bag():
     skips = toys.model_of(residual=True, object_layers=1).texts
     batch = toys.whole(toys.RICH)
     nodes, relations = (part.relu() for part in skips.concepts(batch))
-    hidden = skips.context(skips.entities(nodes, batch), relations, batch.subject, batch.object)
+    hidden = skips.context(skips.entities(nodes, batch), relations, batch)
     hidden = hidden + skips.objects[0](hidden, *batch.object_edges())
     rest = skips.pool(*padded(hidden, batch.caption, batch.captions))
     captions, entities = bag(batch)
@@ -260,8 +260,9 @@ def test_dropout_is_where_it_should_be_at_its_rates():
         ("texts.attributes.1.dropout", 0.0, every, 16): 1,
         ("texts.dropout", 0.16, every, 16): 2,  # phrases, between the two layers
         ("texts.dropout", 0.16, relations, 16): 1,
+        ("texts.context.dropout", 0.16, objects, 16): 1,  # positions
         ("texts.context.dropout", 0.16, 2 * relations, 16): 1,
-        ("texts.dropout", 0.16, objects, 16): 3,  # positions, before each of the last two layers
+        ("texts.dropout", 0.16, objects, 16): 2,  # before each of the last two layers
         ("texts.objects.0.dropout", 0.07, objects, 16): 1,
         ("texts.objects.1.dropout", 0.07, objects, 16): 1,
     }
@@ -314,19 +315,14 @@ def test_the_authors_form_has_the_released_numbers_of_parameters():
     # The released attention has a scalar bias a head, which cancels in the softmax: 16 a layer.
     entities = count(objects, attributes, texts.concepts.node, texts.attributes)
     assert entities + 16 * 1 == 4_543_712
-    composed = count(relations, texts.concepts.relation, texts.context, texts.objects,
-                     texts.position, texts.position_norm, texts.pool)  # fmt: skip
+    composed = count(relations, texts.concepts.relation, texts.context, texts.objects, texts.pool)
     assert composed + 16 * 2 == 11_384_360
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"steps": "one", "residual": True}, {"connected": True, "form": "authors"},
-     {"residual": True, "form": "authors"}],
-)  # fmt: skip
-def test_fc_skips_and_the_authors_form_stand_alone(wrong):
-    with pytest.raises(ValueError, match="of FC, the authors' form and skips only one"):
-        toys.model_of(**wrong)
+@pytest.mark.parametrize("wrong", [{"steps": "one"}, {"connected": True}])
+def test_skips_stand_alone(wrong):
+    with pytest.raises(ValueError, match="skips are only in two steps on the parsed graph"):
+        toys.model_of(residual=True, **wrong)
 
 
 def test_the_settings_are_the_papers():

@@ -191,15 +191,15 @@ def test_captions_are_described_beside_what_knows_nothing_of_an_image(arrays):
         assert (values[kind][:48] == count).all()
         assert np.isnan(values[kind][48:]).all()
     assert (values["entity rank"][48:] >= 1).all()
-    # What images in random order give, drawn 400 times.
+    # What images in random order give, drawn 100 times.
     test, rng = arrays.splits["test"], np.random.default_rng(0)
-    found, drawn = method.different_entities(test.texts["graph"], test), []
-    for _ in range(400):
-        scores = rng.random((24, 1)).repeat(len(found.first), 1)
-        hit = method.entity_ranks(scores, found)[1][:, None] <= np.array(KS)
-        drawn.append(method.entity_values(np.ones(24), hit, found, 48)["entity to image, R@1"][:48])
+    objects, drawn = method.different_entities(test.texts["graph"], test), []
+    for _ in range(100):
+        scores = rng.random((24, 1)).repeat(objects["entity"].max() + 1, 1)
+        hit = method.entity_ranks(scores, objects)[1][:, None] <= np.array(KS)
+        drawn.append(method.entity_values(np.ones(24), hit, objects)["entity to image, R@1"][:48])
     chance = values["entity to image, R@1"][:48].mean()
-    assert chance == pytest.approx(np.mean(drawn), abs=1.5)
+    assert chance == pytest.approx(np.mean(drawn), abs=2.5)
 
 
 # --- The time of a query -------------------------------------------------------------------------

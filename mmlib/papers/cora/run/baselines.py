@@ -108,13 +108,13 @@ def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         f"{kind}s": np.concatenate([np.diff(getattr(graphs, f"first_{kind}")), none])
         for kind in ("object", "attribute", "relation")
     }
-    entities = method.different_entities(graphs, test)
-    frequency = np.bincount(entities.number).astype(float)
-    ranks, _ = method.entity_ranks(np.tile(frequency, (len(none), 1)), entities)
-    images = np.bincount(entities.entity)  # that have each entity
+    objects = method.different_entities(graphs, test)
+    frequency = np.bincount(objects["entity"]).astype(float)
+    ranks, _ = method.entity_ranks(np.tile(frequency, (len(none), 1)), objects)
+    images = objects.groupby("entity")["image"].nunique().to_numpy()  # that have each entity
     first = np.minimum(KS, len(none))  # there may be fewer than ten images
     chance = hypergeom.sf(0, len(none), images[:, None], first)
-    return Answer({"test": values | method.entity_values(ranks, chance, entities, len(graphs))})
+    return Answer({"test": values | method.entity_values(ranks, chance, objects)})
 
 
 @torch.no_grad()

@@ -159,9 +159,9 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
             ranks = _ranks(encode(model, test, test.texts[name], run.device))
             values[f"RSUM, {name} %"] = per_item(ranks)["RSUM"]
         if members[0].entities is not None:
-            entities = method.different_entities(graphs, test)
-            scores = members[0].images @ members[0].entities[entities.first].T
-            of_images, of_entities = method.entity_ranks(scores, entities)
-            hit = of_entities[:, None] <= np.array(KS)
-            values |= method.entity_values(of_images, hit, entities, len(graphs))
+            objects = method.different_entities(graphs, test)
+            first = np.unique(objects["entity"], return_index=True)[1]
+            scores = members[0].images @ members[0].entities[first].T
+            of_images, of_entities = method.entity_ranks(scores, objects)
+            values |= method.entity_values(of_images, of_entities[:, None] <= np.array(KS), objects)
     return Answer({"test": values}, first_history, time.process_time() - started)
