@@ -575,10 +575,10 @@ def entity_values(
 
     ranks (images,); hit (entities, Ks): whether, or how likely, each is among the first K.
     """
-    captions, none = objects["caption"].nunique(), np.full(len(ranks), np.nan)
-    values = {"entity rank": np.concatenate([np.full(captions, np.nan), ranks])}
+    caption, none = objects["caption"].to_numpy(), np.full(len(ranks), np.nan)
+    count = np.bincount(caption)
+    values = {"entity rank": np.concatenate([np.full(len(count), np.nan), ranks])}
     for k, column in zip(KS, hit.T, strict=True):
-        of_object = pd.Series(100.0 * column[objects["entity"]])
-        of_caption = of_object.groupby(objects["caption"]).mean()
-        values[f"entity to image, R@{k}"] = np.concatenate([of_caption, none])
+        hits = np.bincount(caption, column[objects["entity"]])
+        values[f"entity to image, R@{k}"] = np.concatenate([100 * hits / count, none])
     return values
