@@ -1,4 +1,4 @@
-"""Clue, CITE and CITE++ on small files (the real ones: test_coherence_recorded)."""
+"""Clue, CITE and CITE++ on small files (the real ones: test_coherence_flickr8k)."""
 
 import csv
 import json

@@ -162,13 +162,13 @@ def relations_in_ranking(arrays: Arrays, theta: BySplit) -> dict[str, np.ndarray
     train, words = arrays.splits["train"].labels, occurring(arrays, "train")
     ratios = {split: likelihood_ratios(arrays, split) for split in theta}
     true = {split: arrays.splits[split].labels.astype(float) for split in theta}
-    told = {
+    by_words = {
         split: expit(probe(words, train, WORDS / len(train), occurring(arrays, split)))
         for split in theta
     }
     return {
         "rank, true relations": fused_ranks(theta, true, ratios),
-        "rank, told relations": fused_ranks(theta, told, ratios),
+        "rank, told relations": fused_ranks(theta, by_words, ratios),
     }
 
 

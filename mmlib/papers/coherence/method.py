@@ -257,9 +257,9 @@ def confidence(probabilities: np.ndarray, strength: float) -> np.ndarray:
 def gap(theta: np.ndarray) -> np.ndarray:
     """Δ (n,): how far the best image of each text is ahead of the second, theta (n, m ≥ 2)."""
     rows, best = np.arange(len(theta)), theta.argmax(axis=1)
-    others = theta.copy()
-    others[rows, best] = -np.inf  # far quicker than a partition of the row
-    return theta[rows, best] - others.max(axis=1)
+    rest = theta.copy()
+    rest[rows, best] = -np.inf  # far quicker than a partition of the row
+    return theta[rows, best] - rest.max(axis=1)
 
 
 def refine(theta: np.ndarray, eta: np.ndarray, threshold: float) -> np.ndarray:

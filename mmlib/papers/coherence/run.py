@@ -317,7 +317,7 @@ def best_refinement(theta: np.ndarray, x: np.ndarray) -> tuple[float, float]:
     etas = {strength: method.confidence(x, strength) for strength in STRENGTHS}
     return min(
         product(STRENGTHS, THRESHOLDS),
-        key=lambda way: method.mean_log_rank(method.refine(theta, etas[way[0]], way[1])),
+        key=lambda pair: method.mean_log_rank(method.refine(theta, etas[pair[0]], pair[1])),
     )
 
 

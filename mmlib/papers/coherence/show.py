@@ -316,12 +316,12 @@ def retrieved(pairs: RelatedPairs, shown: Mapping[str, Sequence[dict]], columns:
     assert pairs.open_image is not None
     for row, (i, name) in zip(axes, np.ndindex(count, len(names)), strict=True):
         example = shown[names[name]][i]
-        own, *best = (int(pairs.image_of[pair]) for pair in (example["text"], *example["best"]))
-        for axis, image in zip(row, [own, *best], strict=False):
+        right, *best = (int(pairs.image_of[pair]) for pair in (example["text"], *example["best"]))
+        for axis, image in zip(row, [right, *best], strict=False):
             axis.imshow(pairs.open_image(image))
             axis.set(xticks=[], yticks=[])
             axis.grid(visible=False)
-            axis.spines[:].set(visible=image == own, color=plots.TRUE, linewidth=3)
+            axis.spines[:].set(visible=image == right, color=plots.TRUE, linewidth=3)
         row[0].set_ylabel(f"{names[name]}\nrank {example['rank']:g}", fontsize=8)
         if name == 0:
             text = textwrap.shorten(_labelled_text(pairs, example["text"]), 140)
@@ -397,8 +397,8 @@ def map_figure(evidence: Evidence) -> Figure:
         bound = max(float(np.nanmax(np.abs(grid), initial=0.0)), 0.05)
 
         def text(y: int, x: int, of: Mapping = cells, grid: pd.DataFrame = grid) -> str:
-            one = of[grid.index[y], grid.columns[x]]
-            return f"{one.effect:+.2f}\n± {one.high - one.effect:.2f}"
+            gain = of[grid.index[y], grid.columns[x]]
+            return f"{gain.effect:+.2f}\n± {gain.high - gain.effect:.2f}"
 
         plots.heat_map(axis, grid, -bound, bound, text, "PuOr")
         axis.invert_yaxis()

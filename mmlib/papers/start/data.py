@@ -46,8 +46,8 @@ class Arrays:
 
 def load_study(tier: str, datasets: Sequence[str] = ()) -> dict[str, WorldImages]:
     """The pictures of each split. Raises DataError for another tier or data set than the world."""
-    if other := [name for name in (tier, *datasets) if name != "world"]:
-        raise DataError(f"notebook 00 has no data {other[0]!r}: it shows the world alone")
+    if unknown := [name for name in (tier, *datasets) if name != "world"]:
+        raise DataError(f"notebook 00 has no data {unknown[0]!r}: it shows the world alone")
     return {split: world.captioned_images(split, count) for split, count in SIZES.items()}
 
 

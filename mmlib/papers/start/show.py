@@ -25,9 +25,8 @@ def hit_and_miss(scores: np.ndarray, image_of: np.ndarray, truth: np.ndarray) ->
     picture; image_of (captions,). Raises IndexError where there is no such caption.
     """
     order = np.argsort(-scores, axis=0, kind="stable")[:SHOWN]
-    own = order == image_of
-    fits = np.take_along_axis(truth, order, axis=0)
-    return [int(np.flatnonzero(which)[0]) for which in (own[0], fits.any(0) & ~own.any(0))]
+    right, fits = order == image_of, np.take_along_axis(truth, order, axis=0)
+    return [int(np.flatnonzero(of)[0]) for of in (right[0], fits.any(0) & ~right.any(0))]
 
 
 def searches(

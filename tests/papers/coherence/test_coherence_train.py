@@ -263,3 +263,5 @@ def test_arrays_know_their_clusters_and_what_was_changed(arrays):
         changed = replace(test, **{name: value})
         marks.add(replace(arrays, splits={**arrays.splits, "test": changed}).fingerprint)
     assert len(marks) == 5
+    for count, sizes in ((8, [4, 4]), (9, [4, 4]), (10, [4, 4, 2])):  # batch norm needs two
+        assert [*map(len, collections.row_batches(np.arange(count), 4))] == sizes

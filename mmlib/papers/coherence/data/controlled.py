@@ -49,8 +49,8 @@ def load(dials: Dials, seed: int = 0) -> Pairs:
         cue = rng.integers(dials.cues, size=count)
         relation = means[cue]
         decides = rng.random(count) < dials.decides
-        place = np.where(decides, relation, rng.integers(dials.relations, size=count))
-        shown = named[np.arange(count), place]
+        position = np.where(decides, relation, rng.integers(dials.relations, size=count))
+        shown = named[np.arange(count), position]
         features = looks[shown] + dials.noise * rng.normal(size=(count, WIDTH))
         texts = (
             " ".join((THINGS[first], CUES[word], *(THINGS[item] for item in rest)))
@@ -79,9 +79,9 @@ def truth(pairs: RelatedPairs) -> dict[str, np.ndarray]:
     assert isinstance(pairs, ControlledPairs)
     shown = np.array(pairs.shown)[pairs.image_of]
     names = np.array([(first, *rest) for first, _, *rest in map(str.split, pairs.texts)])
-    said = names[pairs.labels]  # one relation holds, whose place is that of its thing
+    decided = names[pairs.labels]  # one relation holds, whose column is that of its thing
     holds = {
-        "relations": said[:, None] == shown,
+        "relations": decided[:, None] == shown,
         "things": (names[:, :, None] == shown).any(axis=1),
     }
     noise = np.random.default_rng(0).random((len(pairs), len(pairs)))
