@@ -127,7 +127,7 @@ def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
     urls, train_urls = image_names(test), image_names(train)
     image, caption = np.isin(urls, train_urls), np.isin(test.texts, train.texts)
     train_pairs = set(zip(train_urls, train.texts, strict=True))
-    both = [pair in train_pairs for pair in zip(urls, test.texts, strict=True)]
+    repeated = [pair in train_pairs for pair in zip(urls, test.texts, strict=True)]
     clean, strict = clean_rows(test, train)
     leaks = {
         "images": len({*urls, *train_urls}),
@@ -138,7 +138,7 @@ def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
         "machine rows": (~test.human).sum(),
         "machine rows, image in train": (image & ~test.human).sum(),
         "caption in train": caption.sum(),
-        "image and caption in train": sum(both),
+        "image and caption in train": sum(repeated),
         "image or caption in train": (image | caption).sum(),
         "clean rows": len(clean),
         "clean rows, caption not in train": len(strict),

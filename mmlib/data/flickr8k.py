@@ -121,16 +121,18 @@ def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
             if isinstance(line, Problem):
                 raise DataError(line)
             if name := line.strip():
-                other, other_row = first.setdefault(name, (split, row))
-                if other != split:
-                    raise error_at(path, row, f"{name} is in the split {other} too", GET_TEXT)
-                if other_row != row:
-                    problem = f"{name} stands here and in line {other_row}"
+                earlier_split, earlier_row = first.setdefault(name, (split, row))
+                if earlier_split != split:
+                    raise error_at(
+                        path, row, f"{name} is in the split {earlier_split} too", GET_TEXT
+                    )
+                if earlier_row != row:
+                    problem = f"{name} stands here and in line {earlier_row}"
                     raise error_at(path, row, problem, GET_TEXT)
-        if split not in {other for other, _ in first.values()}:
+        if split not in {its_split for its_split, _ in first.values()}:
             raise error_at(path, None, "names no image", GET_TEXT)
     return {
-        split: tuple(name for name, (other, _) in first.items() if other == split)
+        split: tuple(name for name, (its_split, _) in first.items() if its_split == split)
         for split in LISTS
     }
 

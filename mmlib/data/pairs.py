@@ -35,7 +35,7 @@ def word_figures(train: Sequence[str], test: Sequence[str]) -> dict[str, float]:
 
     counts = Counter(token for text in train for token in spaced_tokens(text))
     lengths = np.array([len(spaced_tokens(text)) for text in train])
-    known = [[token in counts for token in spaced_tokens(text)] for text in test]
+    seen_in_train = [[token in counts for token in spaced_tokens(text)] for text in test]
     return {
         "types": len(counts),
         "types without the empty token": len(counts) - ("" in counts),
@@ -49,9 +49,9 @@ def word_figures(train: Sequence[str], test: Sequence[str]) -> dict[str, float]:
         "longest": int(lengths.max()),
         "texts over 20 tokens": int((lengths > 20).sum()),
         "texts over 40 tokens": int((lengths > 40).sum()),
-        "test tokens": sum(map(len, known)),
-        "unknown test tokens": sum(text.count(False) for text in known),
-        "test texts with unknown tokens": sum(not all(text) for text in known),
+        "test tokens": sum(map(len, seen_in_train)),
+        "unknown test tokens": sum(text.count(False) for text in seen_in_train),
+        "test texts with unknown tokens": sum(not all(text) for text in seen_in_train),
     }
 
 

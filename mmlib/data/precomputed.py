@@ -238,8 +238,8 @@ def _lines(folder: Path, name: str) -> Precomputed:
     if count % CAPTIONS_EACH and not once:
         problem = f"{count} captions, which is not five an image"
         raise error_at(captions_file, None, problem, AGAIN)
-    each = 1 if once else CAPTIONS_EACH
-    step = len(ids) * each // count
+    captions_each = 1 if once else CAPTIONS_EACH
+    step = len(ids) * captions_each // count
     for row, identifier in enumerate(ids) if len(set(ids)) < len(ids) else ():  # else of captions
         if identifier != ids[row - row % step]:
             problem = f"{identifier} stands among the five rows of {ids[row - row % step]}"
@@ -259,9 +259,9 @@ def _lines(folder: Path, name: str) -> Precomputed:
         if first.setdefault(image, row) != row:
             problem = f"image {image} stands in line {first[image] * step + 1} too"
             raise error_at(ids_path, row * step + 1, problem, AGAIN)
-    row_step, starts = each * len(rows) // count, range(0, count, each)
+    row_step, starts = captions_each * len(rows) // count, range(0, count, captions_each)
     images = _images(
-        folder, name, folder.name, names, [captions[start : start + each] for start in starts],
+        folder, name, folder.name, names, [captions[i : i + captions_each] for i in starts],
         rows[::row_step], mapping_file is not None,
     )  # fmt: skip
     return Precomputed(images, graphs, rows, ims, row_step, note)

@@ -14,7 +14,6 @@ import re
 import urllib.error
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,7 +31,7 @@ from mmlib.core.files import file_hash
 Regions = Literal["grid", "global"]
 TORCHVISIONS = ("densenet169", "resnet50")
 MOBILENET, DETECTOR = "mobilenetv1", "fasterrcnn"  # which `regions.load_detector` gives
-LIBRARIES = {"timm": "timm", "hf": "transformers"}  # by the prefix of a name
+LIBRARIES = ("timm", "hf")  # that begin a name
 SIDE = 4  # of the grid of regions
 
 
@@ -92,12 +91,6 @@ def load(
         vision = {"hf": _hugging_face, MOBILENET: _mobilenet}.get(library, _timm)(name, weights)
     vision.network.eval().requires_grad_(False)
     return replace(vision, regions=regions)
-
-
-def version_of(name: str) -> str:
-    """The library of a backbone with its version."""
-    library = LIBRARIES.get(name.partition(":")[0], "transformers" if name == MOBILENET else "timm")
-    return f"{library} {version(library)}"
 
 
 def short_name(backbone: str, weights: str | Path | None = None) -> str:

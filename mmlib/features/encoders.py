@@ -186,8 +186,8 @@ def in_batch_softmax(logits: Tensor, same: Tensor) -> Tensor:
     logits (B, B): image i with text j, scaled. same (B, B) bool, A: further pairs that belong
     together, which are left out of the negatives.
     """
-    others = same & ~torch.eye(len(logits), dtype=torch.bool, device=logits.device)
-    masked = logits.masked_fill(others, -torch.inf)
+    exempt = same & ~torch.eye(len(logits), dtype=torch.bool, device=logits.device)
+    masked = logits.masked_fill(exempt, -torch.inf)
     labels = torch.arange(len(logits), device=logits.device)
     return (F.cross_entropy(masked, labels) + F.cross_entropy(masked.T, labels)) / 2
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,7 +65,7 @@ def extract(
     from mmlib.features import regions as detection
 
     load: Callable[[], Any] = partial(backbones.load, backbone, weights, seed, regions)
-    others, network = {"labels": labels} if labels else {}, backbone
+    more_files, network = {"labels": labels} if labels else {}, backbone
     settings: dict[str, Any] = {"regions": regions, "labels": labels is not None}
     if backbone == backbones.DETECTOR:
         load, network = partial(detection.load_detector, weights, seed, side), detection.MODEL
@@ -72,9 +73,10 @@ def extract(
         stem = out.stem.removesuffix("_ims")
         if out.name != f"{stem}_ims.npy":
             raise DataError(f"{out}: the file of regions must be named NAME_ims.npy")
-        others = {kind: out.with_name(f"{stem}_{kind}.npy") for kind in ("boxes", "scores")}
+        more_files = {kind: out.with_name(f"{stem}_{kind}.npy") for kind in ("boxes", "scores")}
     elif backbone not in backbones.TORCHVISIONS:
-        settings["library"] = backbones.version_of(backbone)
+        library = "timm" if backbone.startswith("timm:") else "transformers"
+        settings["library"] = f"{library} {version(library)}"
     settings |= {
         "backbone": network,
         "weights": backbones.weights_note(network, weights, seed),
@@ -93,9 +95,9 @@ def extract(
     @torch.inference_mode()
     def compute(pictures: list[Any]) -> dict[str, np.ndarray]:
         rows = model.see([picture.to(device) for picture in pictures])
-        if others.keys() - rows.keys():
+        if more_files.keys() - rows.keys():
             raise DataError(f"{backbone} has no classes (leave --labels out)")
-        arrays = {name: rows[name].float().cpu().numpy() for name in others}
+        arrays = {name: rows[name].float().cpu().numpy() for name in more_files}
         features = rows["features"].squeeze(1).float().cpu().numpy()  # (n, D) of one region
         with np.errstate(over="ignore"):
             return arrays | {"features": features.astype(dtype)}
@@ -110,7 +112,7 @@ def extract(
     compute([model.preprocess(Image.new("RGB", (256, 256)))])  # refuses before the work
     notes = {"labels": {"label_names": model.label_names}}
     outputs = {
-        name: (path, notes.get(name, {})) for name, path in {"features": out, **others}.items()
+        name: (path, notes.get(name, {})) for name, path in {"features": out, **more_files}.items()
     }
     return fill(images, outputs, settings, read, compute, batch=batch, skip_bad=skip_bad)
 

@@ -23,7 +23,7 @@ def names(folder: Path) -> list[str]:
     """The names of the sets in a folder `features`, sorted."""
     stems = [path.stem for path in listed(folder, "*.npy")]
     regions = {stem.removesuffix("_ims") for stem in stems if stem.endswith("_ims")}
-    pieces = {f"{name}_{part}" for name in regions for part in ("boxes", "scores")}
+    pieces = {f"{name}_{piece}" for name in regions for piece in ("boxes", "scores")}
     packed = {stem for stem in stems if "." in stem and stem.partition(".")[0] in stems}
     return [s for s in stems if not s.startswith(LABELS) and s not in pieces | packed]
 
@@ -88,8 +88,8 @@ def _hash(path: Path, size: int, time: int) -> str:
 def files(path: Path, labels: Path) -> list[Path]:
     """The files that a set is read from, for which hashes are recorded."""
     every = [path, labels]
-    every += [extra for one in every for extra in (one.with_suffix(".json"), ids_of(one))]
-    return sorted({one for one in every if one.is_file()})
+    every += [extra for file in every for extra in (file.with_suffix(".json"), ids_of(file))]
+    return sorted({file for file in every if file.is_file()})
 
 
 def opened(folder: Path, name: str = "", default: str = "") -> FeatureStore:
@@ -101,4 +101,4 @@ def opened(folder: Path, name: str = "", default: str = "") -> FeatureStore:
 
 def in_use() -> FeatureStore | None:
     """The set of the data folder that this process opened last; None for none."""
-    return next((one for one in _opened if one.path.is_relative_to(data_dir())), None)
+    return next((store for store in _opened if store.path.is_relative_to(data_dir())), None)

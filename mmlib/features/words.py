@@ -101,8 +101,8 @@ class TokenStates:
         content = [file_hash(folder / name) for name in MODEL_FILES]
         code = [source_hash(__name__), *map(version, ("torch", "transformers", "tokenizers"))]
         key = hashlib.sha256(json.dumps([content, code, most, list(texts)]).encode()).hexdigest()
-        kept = cached(cache / f"states-{key[:24]}.safetensors", read)
-        return cls(texts, kept["states"], kept["lengths"], merged)
+        arrays = cached(cache / f"states-{key[:24]}.safetensors", read)
+        return cls(texts, arrays["states"], arrays["lengths"], merged)
 
     def ids(self, text: str) -> list[int]:
         """Tokens of a text, or of the captions that it was merged from."""

@@ -120,9 +120,9 @@ def test_cite_is_read_in_file_order_without_duplicates(tmp_path, monkeypatch):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("place", ["cite", "cite/RecipeQA"])
-def test_cite_plus_is_read(tmp_path, place):
-    write_plus(tmp_path / place)
+@pytest.mark.parametrize("subfolder", ["cite", "cite/RecipeQA"])
+def test_cite_plus_is_read(tmp_path, subfolder):
+    write_plus(tmp_path / subfolder)
     pairs = cite.load_plus("train", tmp_path / "cite")
     assert (pairs.split, len(pairs), pairs.texts[0]) == ("train", 4, "Heat, then wait.")
     assert pairs.labels.sum(1).tolist() == [7, 0, 0, 0]
@@ -241,13 +241,14 @@ def test_pairs_without_an_image_are_left_out_and_counted(pictures):
 
 
 @pytest.mark.parametrize(
-    "place", ["cite/images-qa", "recipeqa/images/train/images-qa", "cite/RecipeQA/images-qa/train"]
+    "subfolder",
+    ["cite/images-qa", "recipeqa/images/train/images-qa", "cite/RecipeQA/images-qa/train"],
 )
-def test_images_of_cite_are_found_by_name(tmp_path, place):
+def test_images_of_cite_are_found_by_name(tmp_path, subfolder):
     folder = write_cite(write_plus(tmp_path / "cite"))
-    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / subfolder).mkdir(parents=True)
     for name in ("pie_1_0.jpg", "tea_1_0.jpg"):
-        Image.new("RGB", (40, 30), (0, 90, 0)).save(tmp_path / place / name)
+        Image.new("RGB", (40, 30), (0, 90, 0)).save(tmp_path / subfolder / name)
     pairs, missing = cite.load_with_images("train", folder)
     assert pairs.texts == ("Heat, then wait.", "Boil.", "Pour.")
     assert pairs.image_of.tolist() == [0, 1, 1]

@@ -119,9 +119,10 @@ def test_one_caption_an_image(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("mapping", "place"), [("id_mapping.json", "Images"), ("id_mappings.json", "images/val2014")]
+    ("mapping", "subfolder"),
+    [("id_mapping.json", "Images"), ("id_mappings.json", "images/val2014")],
 )
-def test_photographs(tmp_path, mapping, place):
+def test_photographs(tmp_path, mapping, subfolder):
     folder = write_scan(tmp_path / "coco")
     with pytest.raises(DataError, match=r"id_mapping\.json: is missing"):
         load(folder, "test").images.open_image(0)
@@ -131,7 +132,7 @@ def test_photographs(tmp_path, mapping, place):
     assert data.ids == tuple(names[name] for name in IDS)
     with pytest.raises(DataError, match=r"images/COCO_val2014_000000184613\.jpg: no such image"):
         data.open_image(2)
-    write_photographs(folder / place, data.ids)
+    write_photographs(folder / subfolder, data.ids)
     assert data.open_image(2).getpixel((3, 3))[0] == pytest.approx(120, abs=5)
 
 
@@ -368,10 +369,10 @@ def test_find(tmp_path, monkeypatch):
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
     with pytest.raises(DataError, match=r"named f30k \(put it into .*f30k_precomp"):
         precomputed.find("f30k")
-    for place in ("region_features/f30k_precomp", "region_features/f30k", "f30k"):
-        (tmp_path / place).mkdir(parents=True)
-        assert precomputed.find("f30k") == tmp_path / place
-        assert precomputed.find("coco", "f30k") == tmp_path / place
+    for subfolder in ("region_features/f30k_precomp", "region_features/f30k", "f30k"):
+        (tmp_path / subfolder).mkdir(parents=True)
+        assert precomputed.find("f30k") == tmp_path / subfolder
+        assert precomputed.find("coco", "f30k") == tmp_path / subfolder
 
 
 def test_inspect_counts(tmp_path, small_parts):
@@ -381,5 +382,5 @@ def test_inspect_counts(tmp_path, small_parts):
     ):
         folder = layout(tmp_path / name, split, features=FEATURES)
         assert inspect(folder, split) == f"{name} {split} 4 images, 20 captions, 3 x 4{note}"
-    found = inspect(write_karpathy(tmp_path / "k"), "train")
-    assert found == "coco train 3 images, 15 captions, 3 x 4, own_ims"
+    counted = inspect(write_karpathy(tmp_path / "k"), "train")
+    assert counted == "coco train 3 images, 15 captions, 3 x 4, own_ims"

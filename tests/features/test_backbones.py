@@ -76,7 +76,7 @@ def test_models_of_timm(tmp_path, name):
     model = backbones.load(f"timm:{name}", tmp_path / "w.safetensors")
     inputs = model.preprocess(PICTURE)[None]
     grid, scores = seen(model, PICTURE, "grid")
-    whole, _ = seen(model, PICTURE, "global")
+    vector, _ = seen(model, PICTURE, "global")
     with torch.inference_mode():
         torch.testing.assert_close(scores, original(inputs).softmax(1))
         features = original.forward_features(inputs)
@@ -87,7 +87,7 @@ def test_models_of_timm(tmp_path, name):
     pooled = torch.nn.functional.adaptive_avg_pool2d(maps, 4).flatten(2).transpose(1, 2)
     torch.testing.assert_close(grid, pooled)
     assert grid.shape[:2] == (1, 16)
-    assert whole.shape[:2] == (1, 1)
+    assert vector.shape[:2] == (1, 1)
 
 
 def test_random_weights_follow_their_seed_and_leave_the_generator_alone():
@@ -140,7 +140,7 @@ def test_hugging_face_models(tmp_path, kind):
     inputs = model.preprocess(PICTURE)[None]
     assert inputs.shape == (1, 3, 32, 32)
     grid, scores = seen(model, PICTURE, "grid")
-    whole, _ = seen(model, PICTURE, "global")
+    vector, _ = seen(model, PICTURE, "global")
     with torch.inference_mode():
         tower = getattr(original, "vision_model", getattr(original, "vit", original))
         encoded = tower(pixel_values=inputs)
@@ -150,10 +150,10 @@ def test_hugging_face_models(tmp_path, kind):
         assert grid.shape == (1, 16, 16)
         if kind == "clip":
             wanted = original.visual_projection(encoded.pooler_output)
-            assert whole.shape == (1, 1, 6)
+            assert vector.shape == (1, 1, 6)
         else:
             wanted = tokens[:, 0] if kind == "vit" else encoded.pooler_output
-        torch.testing.assert_close(whole[:, 0], wanted)
+        torch.testing.assert_close(vector[:, 0], wanted)
         if kind == "vit":
             torch.testing.assert_close(scores, original(pixel_values=inputs).logits.softmax(1))
             assert model.label_names == ("cat", "dog", "hat")
@@ -180,13 +180,13 @@ def test_the_network_of_the_recorded_features(tmp_path):
     with torch.inference_mode():  # the stem's map is no hidden state, and a block has two
         maps = original.mobilenet_v1(inputs, output_hidden_states=True).hidden_states[23]
     grid, scores = seen(model, PICTURE, "grid")
-    whole, _ = seen(model, PICTURE, "global")
+    vector, _ = seen(model, PICTURE, "global")
     assert (maps.shape, grid.shape, scores) == ((1, 1024, 7, 7), (1, 16, 1024), None)
     # The cells of a 7 x 7 map pooled to 4 x 4 overlap by a row or column.
     cells = [(0, 2), (1, 4), (3, 6), (5, 7)]
     wanted = [maps[:, :, a:b, c:d].mean(dim=(2, 3)) for a, b in cells for c, d in cells]
     torch.testing.assert_close(grid, torch.stack(wanted, dim=1), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(whole[:, 0], maps.mean(dim=(2, 3)), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(vector[:, 0], maps.mean(dim=(2, 3)), rtol=1e-4, atol=1e-4)
     assert maps.std() > 0.1
 
 

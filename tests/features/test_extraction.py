@@ -65,7 +65,7 @@ def break_off(pictures, folder, monkeypatch, batches, **settings):
 
 
 @pytest.fixture
-def whole(tmp_path, pictures):
+def complete(tmp_path, pictures):
     """The files of a run that nothing stopped."""
     run(pictures, tmp_path / "whole")
     return files(tmp_path / "whole")
@@ -88,17 +88,17 @@ def test_extract_writes_what_the_reader_reads(tmp_path, pictures):
         rows = network.see([network.preprocess(open_rgb(pictures[4][1]))])
     assert np.allclose(features.rows(["04.jpg"])[0], rows["features"][0], atol=2e-3)
     assert np.allclose(labels.rows(["04.jpg"])[0, 0], rows["labels"][0], atol=1e-6)
-    whole = run(pictures, tmp_path / "global", regions="global", dtype="float32")
-    assert (whole.array.shape, whole.array.dtype) == ((11, 8), np.float32)
+    complete = run(pictures, tmp_path / "global", regions="global", dtype="float32")
+    assert (complete.array.shape, complete.array.dtype) == ((11, 8), np.float32)
     flat = run(pictures, tmp_path / "flat", "global", "hf:flat")
-    assert np.allclose(flat.array, whole.array, atol=2e-3)
+    assert np.allclose(flat.array, complete.array, atol=2e-3)
 
 
 @pytest.mark.parametrize("batches", [0, 1, 3])
 @pytest.mark.parametrize("settings", [{}, {"regions": "global"}, {"skip_bad": True, "batch": 2}])
 def test_resumed_run_ends_with_the_same_bytes(tmp_path, pictures, monkeypatch, batches, settings):
     if settings.get("skip_bad"):
-        for i in (2, 3):  # a whole batch
+        for i in (2, 3):  # a complete batch
             pictures[i][1].write_bytes(b"no picture")
     run(pictures, tmp_path / "whole", **settings)
     broken = tmp_path / "broken"
@@ -110,7 +110,7 @@ def test_resumed_run_ends_with_the_same_bytes(tmp_path, pictures, monkeypatch, b
 
 
 def test_a_run_stopped_while_it_names_its_files_ends_with_the_same_bytes(
-    tmp_path, pictures, monkeypatch, whole
+    tmp_path, pictures, monkeypatch, complete
 ):
     replace = os.replace
 
@@ -126,10 +126,10 @@ def test_a_run_stopped_while_it_names_its_files_ends_with_the_same_bytes(
     assert "labels.npy" in files(tmp_path / "out")
     assert "f.npy" not in files(tmp_path / "out")  # its name means done
     run(pictures, tmp_path / "out")
-    assert files(tmp_path / "out") == whole
+    assert files(tmp_path / "out") == complete
 
 
-def test_a_batch_that_was_cut_is_made_anew(tmp_path, pictures, monkeypatch, whole):
+def test_a_batch_that_was_cut_is_made_anew(tmp_path, pictures, monkeypatch, complete):
     out = tmp_path / "out"
     break_off(pictures, out, monkeypatch, 2)
     batch = out / ".f.partial/3.safetensors"
@@ -138,7 +138,7 @@ def test_a_batch_that_was_cut_is_made_anew(tmp_path, pictures, monkeypatch, whol
         batch.write_bytes(cut)
         break_off(pictures, out, monkeypatch, 1)
     run(pictures, out)
-    assert files(out) == whole
+    assert files(out) == complete
 
 
 def test_damaged_settings_of_an_unfinished_run_are_named(tmp_path, pictures, monkeypatch):
@@ -188,9 +188,9 @@ def test_an_undecodable_image_is_named_and_may_be_left_out_or_mended(tmp_path, p
         features.rows(["07.jpg"])
     pictures[7][1].write_bytes(sound)
     run(pictures, tmp_path / "mended")
-    whole = run(pictures, tmp_path / "whole")
+    complete = run(pictures, tmp_path / "whole")
     assert files(tmp_path / "mended") == files(tmp_path / "whole")
-    assert np.array_equal(features.rows(["06.jpg", "08.jpg"]), whole.rows(["06.jpg", "08.jpg"]))
+    assert np.array_equal(features.rows(["06.jpg", "08.jpg"]), complete.rows(["06.jpg", "08.jpg"]))
     with pytest.raises(DataError, match="was made from other files"):
         run(pictures, tmp_path / "left_out")
 
@@ -212,7 +212,7 @@ def test_photographs_replaced_by_others_of_equal_size_and_time_are_seen(
         run(pictures, tmp_path / "out")
 
 
-def test_a_full_disk_names_the_file_and_the_run_goes_on(tmp_path, pictures, monkeypatch, whole):
+def test_a_full_disk_names_the_file_and_the_run_goes_on(tmp_path, pictures, monkeypatch, complete):
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -225,7 +225,7 @@ def test_a_full_disk_names_the_file_and_the_run_goes_on(tmp_path, pictures, monk
             with pytest.raises(OSError, match=f"No space left.*{file}"):
                 run(pictures, tmp_path / "out")
     run(pictures, tmp_path / "out")
-    assert files(tmp_path / "out") == whole
+    assert files(tmp_path / "out") == complete
 
 
 @pytest.mark.parametrize(

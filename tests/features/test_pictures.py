@@ -46,8 +46,8 @@ def test_sixteen_bits_of_grey_are_scaled_to_eight(tmp_path):
     eight = np.repeat((levels * 255).astype(np.uint8)[..., None], 3, axis=2)
     deep = Image.fromarray((levels * 65535).astype(np.uint16))
     for suffix in (".png", ".tiff", ".pgm"):
-        found = np.asarray(open_rgb(save(deep, tmp_path / f"deep{suffix}")))
-        assert np.array_equal(found, eight), suffix
+        opened = np.asarray(open_rgb(save(deep, tmp_path / f"deep{suffix}")))
+        assert np.array_equal(opened, eight), suffix
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
@@ -60,8 +60,8 @@ def test_what_is_transparent_is_white(tmp_path, mode):
         indices = Image.fromarray((shape[..., 3] == 0).astype(np.uint8)).convert("P")
         indices.putpalette([0, 0, 0, 0, 0, 0])
         indices.save(path, transparency=1)
-    found = np.asarray(open_rgb(path))
-    assert np.array_equal(found, np.repeat(255 - shape[..., 3:], 3, axis=2))
+    opened = np.asarray(open_rgb(path))
+    assert np.array_equal(opened, np.repeat(255 - shape[..., 3:], 3, axis=2))
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK", "1", "P", "RGBA", "LA"])

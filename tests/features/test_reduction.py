@@ -27,29 +27,29 @@ def store(tmp_path):
 
 def test_components_are_those_of_scikit_learn(store, tmp_path, monkeypatch):
     monkeypatch.setattr(reduction, "BLOCK", 7)
-    found = reduce_features(store, TRAIN, 5, tmp_path / "small.npy")
+    reduced = reduce_features(store, TRAIN, 5, tmp_path / "small.npy")
     pca = PCA(5).fit(store.rows(TRAIN).reshape(-1, 9).astype(np.float64))
     wanted = pca.transform(np.asarray(store.array).reshape(-1, 9))
     wanted /= pca.transform(store.rows(TRAIN).reshape(-1, 9)).std()
     strongest = pca.components_[np.arange(5), np.abs(pca.components_).argmax(axis=1)]
     wanted = (wanted * np.sign(strongest)).reshape(30, 4, 5)
-    np.testing.assert_allclose(found.array, wanted, atol=1e-4)
-    trained = found.rows(TRAIN)
+    np.testing.assert_allclose(reduced.array, wanted, atol=1e-4)
+    trained = reduced.rows(TRAIN)
     assert trained.std() == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(trained.mean(axis=(0, 1)), 0, atol=1e-5)
-    assert abs(found.rows(IDS[:5]).mean(axis=(0, 1))).max() > 0.01  # these were not fitted on
-    assert list(found.row_of) == IDS
+    assert abs(reduced.rows(IDS[:5]).mean(axis=(0, 1))).max() > 0.01  # these were not fitted on
+    assert list(reduced.row_of) == IDS
     notes = json.loads((tmp_path / "small.json").read_text(encoding="utf-8"))
-    kept = notes.pop("variance_kept")
-    assert kept == pytest.approx(pca.explained_variance_ratio_.sum(), abs=1e-4)
+    share = notes.pop("variance_kept")
+    assert share == pytest.approx(pca.explained_variance_ratio_.sum(), abs=1e-4)
     assert notes == {"backbone": "tiny", "components": 5, "fitted_on": 20}
 
 
 def test_one_vector_an_image(store, tmp_path):
     np.save(tmp_path / "global.npy", store.array[:, 0].astype(np.float16))
     (tmp_path / "global.ids.txt").write_text("\n".join(IDS), encoding="utf-8")
-    found = reduce_features(open_features(tmp_path / "global.npy"), IDS, 2, tmp_path / "g2.npy")
-    assert (found.array.shape, found.array.dtype) == ((30, 2), np.float16)
+    reduced = reduce_features(open_features(tmp_path / "global.npy"), IDS, 2, tmp_path / "g2.npy")
+    assert (reduced.array.shape, reduced.array.dtype) == ((30, 2), np.float16)
 
 
 def test_what_cannot_be_reduced_is_named(store, tmp_path):

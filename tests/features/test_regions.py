@@ -31,7 +31,7 @@ def images():
 
 
 @pytest.fixture(scope="module")
-def found(detector, images):
+def regions_seen(detector, images):
     with torch.inference_mode():
         return detector.see(images)
 
@@ -39,7 +39,7 @@ def found(detector, images):
 # The network
 
 
-def test_regions_are_torchvisions_detections(detector, images, found, monkeypatch):
+def test_regions_are_torchvisions_detections(detector, images, regions_seen, monkeypatch):
     """Above a score of one half no second class of a region counts, so that both rules agree."""
     heads = detector.network.roi_heads
     monkeypatch.setattr(heads, "score_thresh", 0.5)
@@ -53,10 +53,10 @@ def test_regions_are_torchvisions_detections(detector, images, found, monkeypatc
         torch.testing.assert_close(ours["scores"][i, :n], their["scores"])
         torch.testing.assert_close(ours["boxes"][i, :n], their["boxes"])
         assert ours["scores"][i, n] <= 0.5
-        assert torch.equal(found["boxes"][i], ours["boxes"][i, :COUNT])
+        assert torch.equal(regions_seen["boxes"][i], ours["boxes"][i, :COUNT])
 
 
-def test_features_are_those_of_the_box_head_at_the_boxes(detector, images, found):
+def test_features_are_those_of_the_box_head_at_the_boxes(detector, images, regions_seen):
     """torchvision's heads, asked about our boxes as if they were proposals, see these features."""
     network, observed = detector.network, []
     hook = network.roi_heads.box_head.fc7.register_forward_hook(
@@ -68,11 +68,13 @@ def test_features_are_those_of_the_box_head_at_the_boxes(detector, images, found
             torch.tensor([w / i.shape[2], h / i.shape[1]]).repeat(2)
             for i, (h, w) in zip(images, batch.image_sizes, strict=True)
         ]
-        boxes = [b * s for b, s in zip(found["boxes"], scale, strict=True)]
+        boxes = [b * s for b, s in zip(regions_seen["boxes"], scale, strict=True)]
         network.roi_heads(network.backbone(batch.tensors), boxes, batch.image_sizes)
-    assert found["features"].shape == (2, COUNT, 1024)
-    torch.testing.assert_close(found["features"].flatten(0, 1), observed[0], rtol=1e-3, atol=1e-3)
-    assert len(found["features"].flatten(0, 1).unique(dim=0)) > 2 * COUNT - 5
+    assert regions_seen["features"].shape == (2, COUNT, 1024)
+    torch.testing.assert_close(
+        regions_seen["features"].flatten(0, 1), observed[0], rtol=1e-3, atol=1e-3
+    )
+    assert len(regions_seen["features"].flatten(0, 1).unique(dim=0)) > 2 * COUNT - 5
 
 
 def choose(boxes, scores, count=4):
@@ -165,8 +167,8 @@ def test_extract_writes_scans_layout(tmp_path, run, detector, pictures):
     assert "NOT TRAINED" in store.meta["weights"]
     with torch.inference_mode():  # a batch is padded to one size
         expected = detector.see([detector.preprocess(open_rgb(path)) for _, path in pictures[:2]])
-    others = {kind: open_features(tmp_path / f"out/own_{kind}.npy") for kind in ("boxes", "scores")}
-    for kind, array in {"features": store, **others}.items():
+    more = {kind: open_features(tmp_path / f"out/own_{kind}.npy") for kind in ("boxes", "scores")}
+    for kind, array in {"features": store, **more}.items():
         assert np.array_equal(array.array[:2], expected[kind].numpy())
     boxes = expected["boxes"][0]
     assert (box_iou(boxes, boxes) > 0.999).sum() == COUNT  # no region twice

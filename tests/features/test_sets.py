@@ -62,8 +62,8 @@ def test_class_scores_are_those_of_the_set_then_of_its_backbone(tmp_path):
     assert sets.labels_of(store, "labels_old") == old
     backbone = write(tmp_path, "labels_vit")
     assert sets.labels_of(store, "labels_old") == backbone
-    own = write(tmp_path, "labels_clip")
-    assert sets.labels_of(store, "labels_old") == own
+    labels = write(tmp_path, "labels_clip")
+    assert sets.labels_of(store, "labels_old") == labels
 
 
 @pytest.mark.parametrize(("shape", "regions"), [((3, 4, 2), 4), ((3, 2), 1)])

@@ -170,7 +170,7 @@ NO_TEXT, NO_BINARY = "no table of word vectors as text", "no table of word vecto
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "problem"),
     [
         ("v.txt", b"", NO_TEXT),
         ("v.txt", b"dog 1 2 3\ncow 1 2\n", NO_TEXT),
@@ -184,8 +184,8 @@ NO_TEXT, NO_BINARY = "no table of word vectors as text", "no table of word vecto
         ("v.bin", binary_vectors([[1, np.inf, 2]] * 2), "the vector of 'dog' is not finite"),
     ],
 )
-def test_damaged_word_vectors_are_named(tmp_path, name, content, said):
+def test_damaged_word_vectors_are_named(tmp_path, name, content, problem):
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(DataError, match=rf"{name}: {said}.*\((unzip it, or )?get it again\)"):
+    with pytest.raises(DataError, match=rf"{name}: {problem}.*\((unzip it, or )?get it again\)"):
         read_word_vectors(path, {"dog"})

@@ -43,17 +43,21 @@ def test_states_are_computed_once(tmp_path, monkeypatch):
 def test_texts_that_join_to_the_same_are_told_apart(tmp_path):
     folder, cache = write_bert(tmp_path / "bert"), tmp_path / "cache"
     for texts in (["a dog\na cat"], ["a dog", "a cat"], ["a dog\n", "a cat"]):
-        kept = TokenStates.by(folder, texts, {}, cache)
-        assert [len(kept.ids(text)) for text in texts] == [len(text.split()) for text in texts]
+        token_states = TokenStates.by(folder, texts, {}, cache)
+        assert [len(token_states.ids(text)) for text in texts] == [
+            len(text.split()) for text in texts
+        ]
     assert len(states(folder, cache, ["a dog"], most=1)) == 1
 
 
 def test_a_text_without_tokens_is_like_no_other(tmp_path):
-    kept = TokenStates.by(write_bert(tmp_path / "bert"), [*TEXTS, "\u2028"], {}, tmp_path / "cache")
-    assert kept.ids("\u2028") == []
+    token_states = TokenStates.by(
+        write_bert(tmp_path / "bert"), [*TEXTS, "\u2028"], {}, tmp_path / "cache"
+    )
+    assert token_states.ids("\u2028") == []
     with np.errstate(all="raise"):
-        vectors = kept.sentences()
-        none, dog = kept.units("\u2028"), kept.units("a dog runs")
+        vectors = token_states.sentences()
+        none, dog = token_states.units("\u2028"), token_states.units("a dog runs")
         assert covered(none, dog) == covered(dog, none) == covered(none, none) == (0, 0, 0)
     assert not vectors["\u2028"].any()
     assert np.linalg.norm(vectors["a dog runs"]) == pytest.approx(1, abs=1e-3)
