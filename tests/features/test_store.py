@@ -134,11 +134,3 @@ def test_damaged_arrays_are_named(tmp_path):
     ):
         with pytest.raises(DataError, match=fault):
             open_features(bad)
-
-
-@pytest.mark.real
-def test_the_shared_grid_features(real_data):
-    features = open_features(real_data / "flickr8k/features/grid4x4_mobilenetv1_pca192.npy")
-    assert features.array.shape == (8091, 16, 192)
-    rows = features.rows(list(features.row_of))
-    assert abs(rows.std() - 1) < 0.05  # scaled to unit overall deviation
