@@ -60,11 +60,8 @@ def load(split: str, folder: Path | None = None, features: str | None = "") -> C
     """
     folder = dataset_folder(NAME, folder)
     check_choice("split", split, LISTS)
-    ids, captions, images = (
-        read_splits(folder)[split],
-        read_captions(folder),
-        find("images", folder),
-    )
+    ids, captions = read_splits(folder)[split], read_captions(folder)
+    images = find("images", folder)
     for row, name in enumerate(ids, start=1):
         if name not in captions:
             raise error_at(find(split, folder), row, f"{name} has no captions", GET)
