@@ -148,20 +148,6 @@ def test_a_batch_of_unequal_documents_equals_each_pair_alone():
         assert together[1, 4].item() == pytest.approx(wanted, abs=1e-5), name
 
 
-def test_cosines_are_dot_products_of_unit_vectors_without_padding():
-    arrays = uneven()
-    trained, source = net(arrays, SMALL), Batches(arrays, "test", "cpu")
-    batch = source.batch([2, 5])
-    text, images = trained.text(batch.ids, batch.lengths), trained.encode_images(batch.features)
-    for vectors in (text, images):
-        assert vectors.norm(dim=-1).detach().numpy() == pytest.approx(1, abs=1e-6)
-    n, m = batch.rows.sum(1), batch.columns.sum(1)
-    cosines = trained(batch)[0][0, 1, : n[0], : m[1]]
-    assert torch.allclose(cosines, text[: n[0]] @ images[m[0] :].T, atol=1e-6)
-    longer = torch.nn.functional.pad(batch.ids, (0, 3), value=7)  # words that do not count
-    assert torch.equal(trained.text(longer, batch.lengths), text)
-
-
 def test_dropout_takes_whole_channels_in_training_only(monkeypatch):
     arrays = uneven()
     trained = net(arrays, replace(SMALL, dropout=0.5))
