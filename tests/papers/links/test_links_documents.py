@@ -150,7 +150,7 @@ def test_a_corpus_joins_the_splits():
 
     def drafts(split, *_):
         if split == "val":
-            yield Draft(2, "001", [1, 0], [("a cat", 1), ("a remark", -1)], number=7)
+            yield Draft(2, 1, [1, 0], [("a cat", 1), ("a remark", -1)], number=7)
 
     corpus = assemble("toy", photos, drafts, {"val": 1})
     (document,) = corpus.val

@@ -93,7 +93,7 @@ class Draft:
     """
 
     round: int
-    cluster: str
+    cluster: int
     shown: Rows
     written: list[Sentence]
     least: int = 0
@@ -129,15 +129,16 @@ def assemble(
             images, order = shuffling.permutation(len(rows)), shuffling.permutation(len(texts))
             new_image, new = np.argsort(images), np.argsort(order)
             number = made - 1 if draft.number is None else draft.number
+            cluster = f"{draft.cluster:03d}"
             documents[split].append(
                 Document(
-                    id=f"{kind}-{split}-r{draft.round}-c{draft.cluster}-{number:04d}",
+                    id=f"{kind}-{split}-r{draft.round}-c{cluster}-{number:04d}",
                     sentences=tuple(texts[i] for i in order),
                     images=tuple(ids[rows[j]] for j in images),
                     links=tuple(sorted((int(new[i]), int(new_image[j])) for i, j in links)),
                     sources=tuple(ids[sources[i]] if sources[i] >= 0 else "" for i in order),
                     round=draft.round,
-                    cluster=draft.cluster,
+                    cluster=cluster,
                 )
             )
         if made < (wanted or 0):
@@ -220,7 +221,7 @@ def random_documents(
                     rows = order[start : start + size]
                     writers = np.concatenate([rows[:GROUP], rows[shown:]])
                     written = captions.draw(writers, rows[:shown], len(writers))
-                    yield Draft(turn, f"{number:03d}", rows[:shown], written, len(writers))
+                    yield Draft(turn, number, rows[:shown], written, len(writers))
 
     return assemble(kind, photos, drafts, n_docs, seed)
 
@@ -255,7 +256,7 @@ def cohesive(photos: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
             if split == "train" and turn:
                 groups = _similar_groups(captions.rows, vectors[split], ceiling, rng)
             for number, rows in enumerate(groups):
-                cluster = "000" if split == "train" else f"{number:03d}"
+                cluster = 0 if split == "train" else number
                 yield Draft(turn, cluster, rows, captions.draw(rows, rows, GROUP), GROUP)
 
     return assemble("cohesive", photos, drafts, n_docs, seed)
@@ -366,10 +367,10 @@ def _among_others(
         pools: dict[int, list[Document]] = defaultdict(list)
         for document in similar.split(split):
             pools[document.round if split == "train" else 0].append(document)
-        for turn, pool in pools.items():
+        for first, pool in pools.items():
             groups = {name(document): document.images for document in pool}
             if len(groups) < size:
-                if turn != min(pools):
+                if first != min(pools):
                     return  # The rest of a last, incomplete round.
                 raise ValueError(
                     f"{split} has {len(groups)} groups of similar images, needs {size}: "
@@ -390,10 +391,8 @@ def _among_others(
                     writers * (per_source + 1), rows, total - len(written),
                     [text for text, _ in written],
                 )  # fmt: skip
-                cluster = "000" if split == "train" else f"{number:03d}"
-                same = int(document.id.rsplit("-", 1)[1])
-                yield Draft(
-                    document.round * 2 * size + position, cluster, rows, written, total, same
-                )
+                same, cluster = int(document.id.rsplit("-", 1)[1]), number * (split != "train")
+                turn = document.round * 2 * size + position
+                yield Draft(turn, cluster, rows, written, total, same)
 
     return assemble(kind, photos, drafts, seed=seed, every=True)

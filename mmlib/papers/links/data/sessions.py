@@ -153,7 +153,7 @@ def organic(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corp
                 shown = [*groups, *look_alikes(unit, outside, sizes, grouping)]
                 shown = [shown[index] for index in grouping.permutation(len(shown))]
             for number, rows in enumerate(shown):
-                cluster = "000" if split == "train" else f"{number:03d}"
+                cluster = 0 if split == "train" else number
                 times = choosing.choice(len(CAPTIONS), len(rows), p=CAPTIONS)
                 while times.sum() < 2:
                     times = choosing.choice(len(CAPTIONS), len(rows), p=CAPTIONS)

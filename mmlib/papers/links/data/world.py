@@ -74,6 +74,6 @@ def from_world(kind: str, documents: Written, pictures: Splits, seed: int = 0) -
             written = [(text, writer.get(i, -1)) for i, text in enumerate(document.sentences)]
             distinct = len(set(map(normalised, document.sentences)))
             least = len(written) + (distinct < len(written))  # left out where two say the same
-            yield Draft(0, f"{number:03d}", shown, written, least, links=document.links)
+            yield Draft(0, number, shown, written, least, links=document.links)
 
     return assemble(kind, pictures, drafts, seed=seed, streams=0)
