@@ -38,7 +38,6 @@ def over(budgets: dict[str, int]) -> list[str]:
 
 
 def main(command: str) -> int:
-    """Check or lower the budgets; the exit status."""
     text = PYPROJECT.read_text(encoding="utf-8")
     budgets: dict[str, int] = tomllib.loads(text)["tool"]["mmlib"]["budgets"]
     if command == "lower":

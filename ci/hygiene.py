@@ -152,7 +152,6 @@ def _exercise_problems(cells: list[nbformat.NotebookNode]) -> list[str]:
 
 
 def _cell_problems(cell: nbformat.NotebookNode, number: int) -> list[str]:
-    """Faults of one cell."""
     stray = [f"metadata {key}" for key in cell.metadata if key not in KEPT_METADATA]
     found = [*stray, *(f"tag {tag}" for tag in FORBIDDEN_TAGS & _tags(cell))]
     if cell.cell_type == "code":

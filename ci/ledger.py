@@ -55,7 +55,6 @@ and limits."""
 
 
 def page(notebooks: Mapping[str, Sequence[Standing]], root: Path) -> str:
-    """The Markdown of docs/ledger.md."""
     every = [one for found in notebooks.values() for one in found]
     limit = limit_of(every)
     marks = "; ".join(f"{mark} {meaning}" for mark, meaning in MARKS.items())
@@ -85,7 +84,6 @@ def _by_tier(found: Iterable[Standing]) -> dict[str, list[Standing]]:
 
 
 def _counts(notebooks: Mapping[str, Sequence[Standing]]) -> str:
-    """How many claims of each notebook and tier got which verdict."""
     groups = {
         f"{notebook[:2]}, {TIER_NAMES[tier]}": own
         for notebook, found in notebooks.items()
@@ -113,7 +111,6 @@ def _summary(tiers: Mapping[str, Sequence[Standing]], notes: Mapping[str, str]) 
         scopes.append(f"{len(own)} {'' if scopes else 'claims '}{DATA[tier]} ({seeds})")
 
     def named(*verdicts: str) -> str:
-        """The claims with these verdicts, by tier."""
         sentences = []
         for tier, own in tiers.items():
             groups = []

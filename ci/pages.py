@@ -51,55 +51,36 @@ def frame_table(frame: pd.DataFrame, words: Mapping[str, str] = {}) -> str:
     words: label of a row, a column or an index -> what the page calls it. Numbers keep the digits
     that their table rounded them to; "–" is for none.
     """
-    frame, levels = with_intervals(frame), range(frame.index.nlevels)
-    names = [str(frame.index.names[level] or "") for level in levels]
-    columns = [words.get(name, name) for name in names]
-    columns += [": ".join(dict.fromkeys(_labels(column, words))) for column in frame.columns]
-    cells = [[_one_label(label, words) for label in frame.index.get_level_values(level)]
-             for level in levels]  # fmt: skip
-    cells += [_column(frame.iloc[:, i].tolist()) for i in range(frame.shape[1])]
+
+    def label(value: Any) -> str:
+        return words.get(str(value), str(value))
+
+    columns = [label(name or "") for name in frame.index.names]
+    cells = [list(map(label, frame.index.get_level_values(i))) for i in range(len(columns))]
+    names, at = [str(name) for name in frame.columns], 0
+    while at < len(names):
+        own = [_column(frame.iloc[:, at].tolist())]
+        name, shown = frame.columns[at], own[0]
+        if tuple(names[at + 1 : at + 3]) in ENDS:  # a number and its two ends are one cell
+            own += [_column(frame.iloc[:, at + k].tolist()) for k in (1, 2)]
+            name = f"{name}, 95 % interval"
+            shown = [e if e == NONE else f"{e} [{a}, {b}]" for e, a, b in zip(*own, strict=True)]
+        labels = map(label, name if isinstance(name, tuple) else [name])
+        columns.append(": ".join(dict.fromkeys(labels)))
+        cells.append(shown)
+        at += len(own)
     return rows_table(columns, zip(*cells, strict=True))
 
 
-def with_intervals(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table in which a number and its two ends, in columns of their own, are one cell."""
-    names = [str(name) for name in frame.columns]
-    merged = {}
-    for i, name in enumerate(names):
-        if tuple(names[i + 1 : i + 3]) in ENDS:
-            effects, lows, highs = (_column(frame.iloc[:, i + k].tolist()) for k in range(3))
-            merged[f"{name}, 95 % interval"] = [
-                NONE if effect == NONE else f"{effect} [{low}, {high}]"
-                for effect, low, high in zip(effects, lows, highs, strict=True)
-            ]
-        elif not any(tuple(names[k + 1 : k + 3]) in ENDS for k in (i - 1, i - 2) if k >= 0):
-            merged[frame.columns[i]] = frame.iloc[:, i].tolist()
-    whole = pd.DataFrame(merged, index=frame.index, dtype=object)
-    return whole if len(whole.columns) < len(frame.columns) else frame
-
-
-def _labels(column: Any, words: Mapping[str, str]) -> list[str]:
-    """The words of a column's label, by level."""
-    return [
-        _one_label(label, words) for label in (column if isinstance(column, tuple) else [column])
-    ]
-
-
-def _one_label(label: Any, words: Mapping[str, str]) -> str:
-    return words.get(str(label), str(label))
-
-
 def _column(values: Sequence[Any]) -> list[str]:
-    """The cells of a column: its numbers with the same decimals."""
-    numbers = [float(v) for v in values if isinstance(v, float) and math.isfinite(v)]
-    decimals = max((_decimals(number) for number in numbers), default=0)
+    """The cells of a column: its numbers with as many decimals as the one that has most."""
+    decimals = 0
+    for number in (v for v in values if isinstance(v, float) and math.isfinite(v)):
+        while decimals <= DECIMALS and not math.isclose(
+            round(number, decimals), number, abs_tol=1e-9
+        ):
+            decimals += 1
     return [_cell(value, decimals) for value in values]
-
-
-def _decimals(number: float) -> int:
-    """How many decimals a rounded number has; more than `DECIMALS` where it is not rounded."""
-    fits = (n for n in range(DECIMALS + 1) if math.isclose(round(number, n), number, abs_tol=1e-9))
-    return next(fits, DECIMALS + 1)
 
 
 def _cell(value: Any, decimals: int) -> str:
@@ -120,7 +101,6 @@ def folded(title: str, text: str, rows: int) -> str:
 
 
 def title_of(notebook: str, root: Path) -> str:
-    """The notebook's own title."""
     path = root / "notebooks" / f"{notebook}.ipynb"
     first = nbformat.read(path, as_version=4).cells[0].source
     return str(first.splitlines()[0].lstrip("# "))
@@ -178,7 +158,6 @@ def write_picture(figure: Figure, path: Path, digest: str) -> None:
 
 
 def in_few_colours(picture: Image.Image) -> Image.Image:
-    """A picture in 256 colours, which makes it a third as large."""
     return picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
 
 

@@ -34,7 +34,6 @@ def main() -> None:
 
 
 def world() -> Figure:
-    """Scenes of the picture world, with a caption each."""
     scenes = [sample_scene(seed) for seed in split_seeds("test", 10)]
     texts = [captions(scene, n=1)[0].text for scene in scenes]
     return plots.show_pictures([draw(scene, 256) for scene in scenes], texts)
@@ -48,7 +47,6 @@ def write(figure: Figure, path: Path, dpi: int) -> None:
 
 
 def save(image: Image.Image, path: Path) -> None:
-    """Write a picture as PNG and say how large it is."""
     write_atomic(path, lambda file: image.save(file, "PNG", optimize=True))
     print(f"{path.name}: {path.stat().st_size / 1024:.0f} KB")
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pages
+import pandas as pd
 
 from mmlib.core.evidence import NO_SEED, Evidence
 from mmlib.core.experiment import Experiment
@@ -37,18 +38,11 @@ def cost(seconds: float) -> str:
 
 
 def recordings(number: str, tier: str, found: Evidence, gaps: Sequence[str]) -> str:
-    """How to make a record, what it cost and lacks, and a row a recording."""
+    """How to make a record, what it cost and lacks; a row a commit and machine that recorded."""
     listed = "`, `".join(commands(number, tier, found))
     lacking = "; ".join(gaps) or "nothing"
     if len(gaps) > MOST_GAPS:
         lacking = f"{len(gaps)} gaps, which `mmlib judge {number} --tier {tier}` names"
-    spent = cost(found.header["cpu_seconds"])
-    return f"`{listed}`; {spent}. Missing: {lacking}.\n\n{recordings_table(found)}"
-
-
-def recordings_table(found: Evidence) -> str:
-    """A row a commit and machine that recorded: seeds, versions and cost of all its files."""
-    columns = ["files", "seeds", "commit", "trained on", "PyTorch", "cost", "note"]
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for header in found.recordings:
         torch = str(header.get("versions", {}).get("torch") or "unknown")
@@ -56,13 +50,20 @@ def recordings_table(found: Evidence) -> str:
         groups.setdefault((*made, str(header.get("note") or pages.NONE)), []).append(header)
     rows = []
     for (*recorded, note), headers in groups.items():
-        jobs: dict[str, dict[tuple[int, str], list[int]]] = {}
-        for number, header in enumerate(headers):
-            for name, own in header["jobs"].items():
-                jobs.setdefault(name, {}).update({(number, s): seeds for s, seeds in own.items()})
+        seeds: dict[str, set[int]] = {}  # by data set, and those with the same seeds together
+        for header in headers:
+            for name, systems in header["jobs"].items():
+                seeds.setdefault(name, set()).update(*systems.values())
+        names: dict[str, list[str]] = {}
+        for name, numbers in seeds.items():
+            names.setdefault(ranges(sorted(numbers - {NO_SEED})) or "no seed", []).append(name)
+        trained = ", ".join(f"{numbers} ({'; '.join(of)})" for numbers, of in names.items())
         spent = cost(sum(header["cpu_seconds"] for header in headers))
-        rows.append([str(len(headers)), seeds_of({"jobs": jobs}), *recorded, spent, note])
-    return pages.rows_table(columns, rows)
+        shown = trained if len(names) > 1 else next(iter(names))
+        rows.append([str(len(headers)), shown, *recorded, spent, note])
+    columns = ["files", "seeds", "commit", "trained on", "PyTorch", "cost", "note"]
+    spent = cost(found.header["cpu_seconds"])
+    return f"`{listed}`; {spent}. Missing: {lacking}.\n\n{pages.rows_table(columns, rows)}"
 
 
 def machine_of(header: Mapping[str, Any]) -> str:
@@ -74,17 +75,6 @@ def machine_of(header: Mapping[str, Any]) -> str:
         return "several machines"
     instructions = machine.get("instructions")
     return f"{machine['cores']} CPU cores" + (f", {instructions}" if instructions else "")
-
-
-def seeds_of(header: Mapping[str, Any]) -> str:
-    """The seeds of a recording by data set, those with the same seeds together."""
-    names: dict[str, list[str]] = {}
-    for dataset, systems in header["jobs"].items():
-        seeds = sorted(set().union(*systems.values()) - {NO_SEED})
-        names.setdefault(ranges(seeds) or "no seed", []).append(dataset)
-    if len(names) == 1:
-        return next(iter(names))
-    return ", ".join(f"{seeds} ({'; '.join(sets)})" for seeds, sets in names.items())
 
 
 def seeds_table(found: Evidence, looks: Sequence[int], words: Mapping[str, str]) -> str:
@@ -121,13 +111,8 @@ def settings_table(
     return pages.folded("Settings", table, len(rows))
 
 
-def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, str]:
+def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
     """Nested settings as one dict, in words: "judge: text layers" for one that lies deeper."""
-    found: dict[str, str] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{above}{name}: ")
-        else:
-            text = f"{value:g}" if isinstance(value, float) else str(value)
-            found[f"{above}{name}".replace("_", " ")] = text or pages.NONE
-    return found
+    [row] = pd.json_normalize(settings, sep=": ").to_dict("records")
+    texts = {k: f"{v:g}" if isinstance(v, float) else str(v) for k, v in row.items()}
+    return {str(name).replace("_", " "): text or pages.NONE for name, text in texts.items()}

@@ -285,7 +285,6 @@ def described(
 
 
 def picture(file: str, described_as: str, tier: str) -> str:
-    """A picture with its caption below it."""
     title, _, text = described_as.partition("\n")
     alt = f"{tier}: {title}".replace("[", "(").replace("]", ")")
     if len(alt) < SHORTEST_ALT:
@@ -294,7 +293,6 @@ def picture(file: str, described_as: str, tier: str) -> str:
 
 
 def page(notebook: str, tiers: Mapping[str, TierPart]) -> str:
-    """The Markdown of a study."""
     number, paper = notebook[:2], PAPERS[notebook[:2]]
     parts = written_parts(paper)
     links = (
@@ -320,7 +318,6 @@ def page(notebook: str, tiers: Mapping[str, TierPart]) -> str:
 
 
 def anchor(heading: str) -> str:
-    """The anchor that GitHub gives to a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 

@@ -78,18 +78,11 @@ def read_conllu(path: Path) -> list[list[list[str]]]:
 
 
 def rows_of(sentence: Sequence[Sequence[str]]) -> list[Row]:
-    """A sentence in the form of the caption grammar."""
-    return [
-        (
-            c[1],
-            "SpaceAfter=No" not in c[9],
-            c[3],
-            "" if c[5] == "_" else c[5],
-            int(c[6]) - 1 if c[6] != "0" else i,
-            c[7],
-        )
-        for i, c in enumerate(sentence)
-    ]
+    rows = []
+    for i, (_, word, _, pos, _, feats, head, dep, _, note) in enumerate(sentence):
+        at = i if head == "0" else int(head) - 1
+        rows.append((word, "SpaceAfter=No" not in note, pos, feats.strip("_"), at, dep))
+    return rows
 
 
 def part(rows: Sequence[Row], keep: Sequence[int]) -> list[Row]:
@@ -162,7 +155,6 @@ def one_pass(
 
 
 def example(nlp: Language, rows: Sequence[Row]) -> Example:
-    """A text with gold tokens and its gold tree."""
     words, spaces, pos, morphs, heads, deps = (list(column) for column in zip(*rows, strict=True))
     deps = ["ROOT" if head == i else dep for i, (head, dep) in enumerate(zip(heads, deps))]  # noqa: B905
     gold = Doc(
@@ -176,43 +168,25 @@ def example(nlp: Language, rows: Sequence[Row]) -> Example:
 
 def build() -> Language:
     """An untrained pipeline: one small CNN that the morphologizer and the parser share."""
-    tok2vec = {
-        "@architectures": "spacy.Tok2Vec.v2",
-        "embed": {
-            "@architectures": "spacy.MultiHashEmbed.v2",
-            "width": WIDTH,
-            "attrs": list(ROWS),
-            "rows": list(ROWS.values()),
-            "include_static_vectors": False,
-        },
-        "encode": {
-            "@architectures": "spacy.MaxoutWindowEncoder.v2",
-            "width": WIDTH,
-            "depth": 4,
-            "window_size": 1,
-            "maxout_pieces": 3,
-        },
-    }
+    embed = {
+        "@architectures": "spacy.MultiHashEmbed.v2", "width": WIDTH, "attrs": list(ROWS),
+        "rows": list(ROWS.values()), "include_static_vectors": False,
+    }  # fmt: skip
+    encode = {
+        "@architectures": "spacy.MaxoutWindowEncoder.v2", "width": WIDTH, "depth": 4,
+        "window_size": 1, "maxout_pieces": 3,
+    }  # fmt: skip
+    tok2vec = {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
     shared = {"@architectures": "spacy.Tok2VecListener.v1", "width": WIDTH, "upstream": "*"}
-    morphologizer = {
-        "@architectures": "spacy.Tagger.v2",
-        "tok2vec": shared,
-        "nO": None,
-        "normalize": False,
-    }
+    tagger = {"@architectures": "spacy.Tagger.v2", "tok2vec": shared, "nO": None}
     parser = {
-        "@architectures": "spacy.TransitionBasedParser.v2",
-        "state_type": "parser",
-        "extra_state_tokens": False,
-        "hidden_width": 128,
-        "maxout_pieces": 2,
-        "use_upper": True,
-        "nO": None,
-        "tok2vec": shared,
-    }
+        "@architectures": "spacy.TransitionBasedParser.v2", "state_type": "parser",
+        "extra_state_tokens": False, "hidden_width": 128, "maxout_pieces": 2, "use_upper": True,
+        "nO": None, "tok2vec": shared,
+    }  # fmt: skip
     nlp = spacy.blank("en")
     nlp.add_pipe("tok2vec", config={"model": tok2vec})
-    nlp.add_pipe("morphologizer", config={"model": morphologizer})
+    nlp.add_pipe("morphologizer", config={"model": tagger | {"normalize": False}})
     nlp.add_pipe("parser", config={"model": parser})
     return nlp
 

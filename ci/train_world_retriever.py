@@ -36,7 +36,6 @@ PHASES = {"dual": Phase(12, 128, 2e-3), "align": Phase(10, 64, 1e-3)}
 
 
 def always(table: np.ndarray) -> Callable[[int], np.ndarray]:
-    """The same image table in every epoch."""
     return lambda epoch: table
 
 

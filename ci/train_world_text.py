@@ -114,7 +114,6 @@ def steps(count: int, name: str, optimiser: torch.optim.Optimizer, fall: bool) -
 
 
 def main() -> None:
-    """Train, measure on held-out scenes, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scenes", type=int, default=20000)
     parser.add_argument("--first", type=int, default=1500, help="steps of stage 1")
@@ -190,7 +189,6 @@ def write_bert(
 
 
 def descend(loss: Tensor, optimiser: torch.optim.Optimizer) -> float:
-    """One step down a loss; its value."""
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()

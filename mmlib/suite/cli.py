@@ -40,6 +40,7 @@ Cluster = Annotated[str, Option(metavar="ADDRESS", help="of a Dask scheduler")]
 Weights = Annotated[str | None, Option(help="of a kept model's network, if not torchvision's")]
 Notebooks = Annotated[Path | None, Option(help="folder of the notebooks")]
 TIERS: Sequence[str] = get_args(RecordTier)
+INTERRUPTED = 130  # typer's exit status after Ctrl-C
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,22 +52,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = " ".join(["mmlib", *words[: 1 + (words[0] == "data")]])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that kernels shut down
     try:
-        command = typer.main.get_command(app)
-        with command.make_context("mmlib", words) as context:
-            return command.invoke(context) or 0
-    except typer.Exit as end:
-        return end.exit_code
-    except KeyboardInterrupt:
-        goes_on = words[0] in ("data", "record", "course", "search")
-        again = "; the same command goes on from here" if goes_on else ""
-        print(f"\ninterrupted{again}", file=sys.stderr)
-        return 130
+        status = typer.main.get_command(app).main(words, "mmlib", standalone_mode=False) or 0
     except TyperException as error:
         print(f"{name}: {error.format_message()}", file=sys.stderr)
         return 2
     except (ValueError, OSError) as error:  # what users can mend, in one line
         print(f"{name}: {error}", file=sys.stderr)
         return 1 if words[0] == "data" else 2
+    if status == INTERRUPTED:
+        goes_on = words[0] in ("data", "record", "course", "search")
+        again = "; the same command goes on from here" if goes_on else ""
+        print(f"\ninterrupted{again}", file=sys.stderr)
+    return status
 
 
 def each_named(arguments: Sequence[str]) -> list[str]:

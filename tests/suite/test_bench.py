@@ -177,29 +177,3 @@ def test_what_trainings_read_comes_back_and_nothing_else_is_unpickled(tmp_path):
     path.write_bytes(b"PK")
     with pytest.raises(ValueError, match=r"kept\.pt: damaged or not ours"):
         gpu_acceptance.read(path)
-
-
-# --- What they measure with -----------------------------------------------------------------------
-
-
-def test_peaks_of_tensors_count_what_is_held_at_once():
-    def work():
-        a = torch.zeros(2**20)  # 4 MiB
-        b = a + 1  # 8 MiB
-        del a
-        return b * 2  # 8 MiB again
-
-    assert measure.tensor_peak_mib(work) == pytest.approx(8, abs=0.1)
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells of children")
-def test_the_peak_of_a_process_with_a_child(tmp_path):
-    before = measure.process_peak_mib()
-    code = "held = bytearray(b'x') * 2**27; print(flush=True); input()"
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], **pipes) as child:
-        child.stdout.readline()
-        with_child = measure.process_peak_mib()
-        child.communicate(b"\n")
-    assert with_child > before + 128
-    assert measure.process_peak_mib() < with_child

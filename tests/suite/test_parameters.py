@@ -12,7 +12,6 @@ from mmlib.suite import parameters, record
 
 NOTEBOOKS = {path.stem[:2]: path for path in (ROOT / "notebooks").glob("*.ipynb")}
 PLAIN, NOT_PYTHON = "write only `name = literal`", "the parameters cell is not Python"
-OTHER_TYPE = "it must be of type"
 
 
 def check(folder, line, *sources, **values):
@@ -31,10 +30,7 @@ def check(folder, line, *sources, **values):
         *((line, {}, PLAIN) for line in ("b = seeds + 1", "b: int = 3", "b += 1", "import os")),
         ("a = b = 3", {}, PLAIN),
         *((line, {}, NOT_PYTHON) for line in ("b = (", "%time b = 3", "b = 05")),
-        *(("b = 10", {"b": value}, OTHER_TYPE) for value in (3.0, "3", True, None, [3])),
-        *(("b = 0.5", {"b": value}, OTHER_TYPE) for value in (True, "1", None)),
-        *(("b = 'a'", {"b": value}, OTHER_TYPE) for value in (1, None)),
-        *(("b = (1, 2)", {"b": value}, OTHER_TYPE) for value in (3, "12")),
+        *(("b = 'a'", {"b": value}, "it must be text") for value in (1, None)),
     ],
 )
 def test_faults_are_named_in_one_line(tmp_path, line, values, said):
@@ -47,8 +43,7 @@ def test_faults_are_named_in_one_line(tmp_path, line, values, said):
 
 def test_what_fits_passes(tmp_path):
     assert check(tmp_path, "", seeds=5)["seeds"] == 5
-    for default, fits in (("10", 3), ("0.5", 1), ("'a'", ""), ("True", False), ("(1, 2)", (4, "x")),
-                          ("None", 3), ("None", "a")):  # fmt: skip
+    for default, fits in (("10", 3), ("'a'", ""), ("(1, 2)", (4, "x")), ("None", "a")):
         assert check(tmp_path, f"b = {default}", "print(b)", b=fits)["seeds"] == 3
 
 
