@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 
 import pages
-import pandas as pd
 
 from mmlib.core.evidence import NO_SEED, Evidence
 from mmlib.core.experiment import Experiment
@@ -111,8 +110,13 @@ def settings_table(
     return pages.folded("Settings", table, len(rows))
 
 
-def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
+def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, str]:
     """Nested settings as one dict, in words: "judge: text layers" for one that lies deeper."""
-    [row] = pd.json_normalize(settings, sep=": ").to_dict("records")
-    texts = {k: f"{v:g}" if isinstance(v, float) else str(v) for k, v in row.items()}
-    return {str(name).replace("_", " "): text or pages.NONE for name, text in texts.items()}
+    flat: dict[str, str] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{above}{name}: ")
+        else:
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            flat[f"{above}{name}".replace("_", " ")] = text or pages.NONE
+    return flat
