@@ -98,7 +98,8 @@ def layers() -> Figure:
         for imported in graph.find_modules_directly_imported_by(importer) - {"mmlib"}
     }
     figure, axis = plt.subplots(figsize=(6, 3.4))
-    axis.scatter(*zip(*sorted((x, y) for x, y in dots if x != y), strict=True), s=80)
+    columns, rows = zip(*sorted((x, y) for x, y in dots if x != y), strict=True)
+    axis.scatter(columns, rows, s=80)
     axis.set_xticks(range(len(folders)), folders)
     axis.set_yticks(range(len(folders)), folders)
     axis.invert_yaxis()
