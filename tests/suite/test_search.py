@@ -16,6 +16,7 @@ from bs4 import BeautifulSoup
 from PIL import Image
 from safetensors.torch import save_file
 from scripts import run_page
+from test_backbones import build as hugging_face_model
 
 from mmlib.core import engine
 from mmlib.core.errors import DataError
@@ -177,23 +178,14 @@ def tiny_clip(folder):
     import transformers as hf
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
-             "num_attention_heads": 2}  # fmt: skip
-    words = {"<pad>": 0, "red": 1, "dog": 2, "cat": 3, "<unk>": 4, "<end>": 5}
-    text = {**sizes, "vocab_size": 6, "max_position_embeddings": 7, "eos_token_id": 5,
-            "bos_token_id": 4, "pad_token_id": 0}  # fmt: skip
-    seen = {**sizes, "image_size": 32, "patch_size": 8}
-    config = hf.CLIPConfig(text_config=text, vision_config=seen, projection_dim=6)
-    model = hf.CLIPModel(config).eval()
-    model.save_pretrained(folder)
-    size = {"height": 32, "width": 32}
-    hf.CLIPImageProcessor(crop_size=size, size={"shortest_edge": 32}).save_pretrained(folder)
+    model = hugging_face_model("clip", folder)
+    words = {"<pad>": 0, "red": 1, "dog": 2, "cat": 3, "<unk>": 4}
     tokens = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     tokens.pre_tokenizer = pre_tokenizers.Whitespace()
-    hf.PreTrainedTokenizerFast(
-        tokenizer_object=tokens, pad_token="<pad>", unk_token="<unk>", eos_token="<end>"
-    ).save_pretrained(folder)
+    tokenizer = hf.PreTrainedTokenizerFast(
+        tokenizer_object=tokens, pad_token="<pad>", unk_token="<unk>"
+    )
+    tokenizer.save_pretrained(folder)
     return model
 
 
@@ -201,11 +193,11 @@ def test_a_clip_from_a_folder(photos, tmp_path, capsys):
     original = tiny_clip(tmp_path / "clip")
     model = score.read(tmp_path / "clip")
     index = search.folder(photos, model)
-    found = index.find("red dog red cat red dog red cat red", k=4)  # more words than it takes
+    found = index.find("red dog red cat " * 25, k=4)  # more words than the 77 it takes
     from transformers import CLIPImageProcessor
 
     processor = CLIPImageProcessor.from_pretrained(tmp_path / "clip")
-    ids = torch.tensor([[1, 2, 1, 3, 1, 2, 1]])
+    ids = torch.tensor([[1, 2, 1, 3] * 19 + [1]])
     with torch.inference_mode():
         wanted = original.text_projection(original.text_model(input_ids=ids).pooler_output)[0]
         cosines = {}
@@ -216,7 +208,7 @@ def test_a_clip_from_a_folder(photos, tmp_path, capsys):
     assert list(found.table.picture) == sorted(cosines, key=lambda file: -cosines[file])
     np.testing.assert_allclose(found.table.score, sorted(cosines.values(), reverse=True), atol=1e-5)
     pairs = tmp_path / "pairs.csv"
-    pairs.write_text("image,caption\nphotos/red.png,red dog red cat red dog red\n")
+    pairs.write_text(f"image,caption\nphotos/red.png,{'red dog red cat ' * 25}\n")
     assert cli.main(["score", str(tmp_path / "clip"), str(pairs)]) == 0
     shown = capsys.readouterr().out.splitlines()[1]
     assert float(shown.rpartition(",")[2]) == pytest.approx(cosines["red.png"], abs=1e-4)
