@@ -1,6 +1,5 @@
 """Judgments of the crowd, SICK and SNLI-VE: reading, samples, the guard of training, real files."""
 
-import csv
 import json
 from collections import defaultdict
 from contextlib import nullcontext
@@ -8,6 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
+from test_flickr8k import make
 
 from mmlib.core.records import Samples
 from mmlib.data import flickr8k, sick, snli_ve
@@ -24,14 +24,13 @@ def caption(name, k):
 
 def write(folder, votes):
     """Twelve images; votes: (image, origin, yes, no) by number of the test image."""
-    text = folder / "Flickr8k_text"
-    text.mkdir(parents=True)
-    with (folder / "captions.txt").open("w", newline="") as file:
-        rows = [(name, caption(name, k)) for name in NAMES for k in range(5)]
-        csv.writer(file).writerows([("image", "caption"), *rows])
-    for split, names in {"train": TRAIN, "val": VAL, "test": TEST[::-1]}.items():
-        (text / flickr8k.LISTS[split]).write_text("\n".join(names) + "\n")
-    (text / "CrowdFlowerAnnotations.txt").write_text(
+    make(
+        folder,
+        names=NAMES,
+        splits={"train": TRAIN, "val": VAL, "test": TEST[::-1]},
+        caption=caption,
+    )
+    (folder / "Flickr8k_text/CrowdFlowerAnnotations.txt").write_text(
         "".join(f"{TEST[a]}\t{TEST[b]}#2\t{y / (y + n):.12g}\t{y}\t{n}\n" for a, b, y, n in votes)
     )
     return folder

@@ -15,25 +15,29 @@ NAMES = [f"10{i}_ab{i}.jpg" for i in range(8)]
 SPLIT = {"train": NAMES[:4], "val": NAMES[4:5], "test": [NAMES[6], NAMES[5]]}
 
 
-def make(folder, original=False):
+def caption(name, k):
+    return f'A "{k}", caption of {NAMES.index(name)} .'
+
+
+def make(folder, original=False, names=NAMES, splits=SPLIT, caption=caption):
     """Eight pictures with five captions each: commas, quotation marks and all."""
     images = folder / ("Flicker8k_Dataset" if original else "Images")
     text = folder / "Flickr8k_text"
     for sub in (images, text, folder / "features"):
         sub.mkdir(parents=True)
     pairs = []
-    for i, name in enumerate(NAMES):
-        Image.new("RGB", (16, 12), (i * 30, 0, 0)).save(images / name)
-        pairs += [(name, f'A "{j}", caption of {i} .') for j in range(5)]
+    for i, name in enumerate(names):
+        Image.new("RGB", (16, 12), (i * 30 % 256, 0, 0)).save(images / name)
+        pairs += [(name, caption(name, k)) for k in range(5)]
     if original:
-        lines = [f"{name}#{i % 5}\t{caption}" for i, (name, caption) in enumerate(pairs)]
+        lines = [f"{name}#{i % 5}\t{text}" for i, (name, text) in enumerate(pairs)]
         lines[7:7] = ["2258277193_586949ec62.jpg.1#0\tPeople on horses ."]
         (text / "Flickr8k.token.txt").write_text("\n".join(lines) + "\n", encoding=MARKED)
     else:
         with (folder / "captions.txt").open("w", newline="", encoding=MARKED) as file:
             csv.writer(file).writerows([("image", "caption"), *pairs])
-    for split, names in SPLIT.items():
-        (text / flickr8k.LISTS[split]).write_text("\n".join(names) + "\n", encoding=MARKED)
+    for split, listed in splits.items():
+        (text / flickr8k.LISTS[split]).write_text("\n".join(listed) + "\n", encoding=MARKED)
     array = np.arange(8 * 4 * 3, dtype=np.float16).reshape(8, 4, 3)
     np.save(folder / "features" / f"{flickr8k.SHARED_FEATURES}.npy", array)
     (folder / "features" / "ids.txt").write_text("\n".join(NAMES), encoding=MARKED)
