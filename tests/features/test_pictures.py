@@ -1,6 +1,5 @@
 """Pictures as they are meant to be seen, wherever one is opened."""
 
-
 import numpy as np
 import pandas as pd
 import pytest
