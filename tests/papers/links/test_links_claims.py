@@ -11,7 +11,7 @@ from statsmodels.api import OLS, add_constant
 from mmlib.core.claims import DECIDED, assess
 from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
 from mmlib.papers.links import show
-from mmlib.papers.links.claims import CLAIMS, agreement_of_trainings, auc, explained, same_as
+from mmlib.papers.links.claims import CLAIMS, agreement_of_trainings, explained
 from mmlib.papers.links.run import DOCUMENTS as DESCRIBED
 from mmlib.papers.links.run import STEP_TIME
 
@@ -145,15 +145,6 @@ def test_what_is_planted_otherwise_is_found_otherwise(name, how, wanted):
         assert (judged.verdict, judged.why) == ("not tested", wanted)
 
 
-def test_hard_negatives_are_compared_whichever_of_the_two_is_the_variant(usual):
-    """Where the main systems have hard negatives, the variants have averaged ones."""
-    turned = {f"{one}, hard negatives": f"{one}, averaged negatives" for one in ("DC", "AP")}
-    judged = verdict("C10", replace(usual, series=usual.series.replace({"system": turned})))
-    assert judged.verdict == "opposite"
-    [here], [there] = (each.parts.values() for each in (judged, verdict("C10", usual)))
-    assert here.effect == pytest.approx(-there.effect)
-
-
 def test_a_claim_has_a_part_for_each_that_it_names_and_steps_are_averaged(usual):
     assert len(verdict("C4", usual).parts) == 8  # four data sets, TK and AP
     assert len(verdict("C9", usual).parts) == 6  # three data sets, images and texts
@@ -164,13 +155,6 @@ def test_a_claim_has_a_part_for_each_that_it_names_and_steps_are_averaged(usual)
         saved.append((100 * (dc - ap) / np.median(dc)).mean())
     [shorter] = verdict("C12", usual).parts.values()
     assert shorter.effect == pytest.approx(np.mean(saved))
-
-
-def test_tk_stands_for_dc_where_the_two_are_the_same(usual):
-    assert same_as(usual, "coco", "TK") == "DC"
-    assert same_as(usual, "organic", "TK") == "TK"
-    values = usual.values("coco", "DC", "AUC")
-    assert np.array_equal(auc(usual, "coco", "TK"), values, equal_nan=True)
 
 
 # --- Documents left out ------------------------------------------------------------------------
