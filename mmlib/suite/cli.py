@@ -201,11 +201,11 @@ def record(
     if workers and cluster:
         raise ValueError("--workers: a cluster has workers of its own")
     resources = Resources(device if cluster else pick_device(device), workers, cluster)
-    found = record.record(
+    recorded = record.record(
         number, tier, range(seeds),
         datasets=datasets or (), replace=replace, folder=evidence, resources=resources,
     )  # fmt: skip
-    print(f"{len(found.seeds)} seeds, {found.header['cpu_seconds'] / 3600:.1f} CPU hours")
+    print(f"{len(recorded.seeds)} seeds, {recorded.header['cpu_seconds'] / 3600:.1f} CPU hours")
 
 
 @app.command()
@@ -253,10 +253,10 @@ def compare(
     if similarity is None:
         raise ValueError("name a .npy file, or a .py file with encode_images and encode_texts")
     scores = compare.scores_of(number, similarity, tier, dataset)
-    found = compare.compare(number, scores, tier, dataset, name=name, folder=evidence)
-    print(found)
+    tables = compare.compare(number, scores, tier, dataset, name=name, folder=evidence)
+    print(tables)
     if out:
-        compare.write(found, out)
+        compare.write(tables, out)
         print(f"\nwritten to {out}")
 
 
@@ -296,10 +296,10 @@ def search(
     print(
         f"{len(pictures.files)} pictures, {pictures.encoded} of them encoded now", file=sys.stderr
     )
-    found = pictures.find(text, k)
-    print(found)
+    matches = pictures.find(text, k)
+    print(matches)
     if out:
-        found.save(out)
+        matches.save(out)
         print(f"written to {out}")
 
 
@@ -374,10 +374,10 @@ def write_course(
     if (pack and name != "student") or nbgrader != (name == "export"):
         raise ValueError("--pack is for course student, and course export needs --nbgrader")
     version: Any = "nbgrader" if name == "export" else name
-    written, kept = versions.write(version, out, select(notebooks, numbers), pack)
+    written, changed = versions.write(version, out, select(notebooks, numbers), pack)
     for path in written:
         print(path)
-    for path in kept:
+    for path in changed:
         print(f"{path} is kept: it was changed since it was written")
 
 
@@ -564,8 +564,8 @@ def pictures_of(name: str) -> tuple[Path, list[Path]]:
     elif Path(name).is_dir():
         folder = Path(name)
     else:
-        known = ", ".join(("flickr8k", *FOLDERS))
-        raise DataError(f"{name}: neither {known} nor a folder of images")
+        names = ", ".join(("flickr8k", *FOLDERS))
+        raise DataError(f"{name}: neither {names} nor a folder of images")
     for pattern, home in (("*", folder.parent), ("*/*", folder)):  # MS-COCO has them one deeper
         if paths := [p for p in listed(folder, pattern) if p.suffix.lower() in PICTURES]:
             return home, paths

@@ -117,10 +117,10 @@ def record(
 def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
     """The SHA-256 of each file below the data folder that the tier reads."""
     used = sets.in_use()
-    if own := own_dataset() if tier == "paper" else None:
+    if users := own_dataset() if tier == "paper" else None:
         return {
-            f"{own.name}/{path.relative_to(own).as_posix()}": file_hash(path)
-            for path in listed(own, "**/*")
+            f"{users.name}/{path.relative_to(users).as_posix()}": file_hash(path)
+            for path in listed(users, "**/*")
             if path.is_file() and path.suffix.lower() not in PICTURES
         }
     hashes = {}
@@ -149,10 +149,10 @@ def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
     """
     experiment = experiment_of(number)
     chosen = recordings.folder_of(folder or evidence_dir(), tier, experiment.paper)
-    own = recordings.folder_of(OWN_EVIDENCE, tier, experiment.paper)
-    if folder is None and not recordings.paths_of(chosen) and recordings.paths_of(own):
-        print(f"{chosen}: no evidence there; shown is the recorded one, from {own}.")
-        chosen = own
+    bundled = recordings.folder_of(OWN_EVIDENCE, tier, experiment.paper)
+    if folder is None and not recordings.paths_of(chosen) and recordings.paths_of(bundled):
+        print(f"{chosen}: no evidence there; shown is the recorded one, from {bundled}.")
+        chosen = bundled
     evidence = _current(chosen, recordings.read(chosen), experiment)
     if used := _features(experiment, tier):
         evidence = replaced(evidence, header={**evidence.header, "features_used": used["features"]})
@@ -194,8 +194,8 @@ def incomplete(evidence: Evidence, experiment: Experiment[Any, Any]) -> list[str
     """What a complete record of the tier would have and this one lacks, in sentences."""
     tier = evidence.header["tier"]
     every = experiment.datasets(tier)
-    own = not set(evidence.datasets) <= set(every)  # a data set of the reader's own, alone
-    names = [*([] if own else every), *evidence.datasets]
+    users = not set(evidence.datasets) <= set(every)  # a data set of the reader's own, alone
+    names = [*([] if users else every), *evidence.datasets]
     inapplicable: dict[str, set[str]] = {}
     for header in evidence.recordings:
         for dataset, systems in header["inapplicable"].items():

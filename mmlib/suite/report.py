@@ -141,7 +141,7 @@ def _notebook(folder: Path, entry: dict[str, Any]) -> dict[str, Any]:
     sources = {"this run": {claim["id"]: claim for claim in entry["claims"]}}
     for tier in TIME_LIMITS:
         with suppress(DataError):  # no evidence, or other code has made it
-            records = [one.record() for one in record.assess_paper(stem[:2], tier)]
+            records = [claim.record() for claim in record.assess_paper(stem[:2], tier)]
             sources[f"recorded, {tier}"] = {claim["id"]: claim for claim in records}
     return {
         "stem": stem, "title": title, "entry": entry, "cells": cells, "figures": figures,

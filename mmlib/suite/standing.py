@@ -68,7 +68,7 @@ class Standing:
             self.level > self.allowed,
             self.record["fragile"],
             self.halves is not None and self.halves.another > 0.5,
-            any(other != self.record["verdict"] for other in self.others),
+            any(verdict != self.record["verdict"] for verdict in self.others),
         )
         return "".join(mark for mark, lost in zip(MARKS, losses, strict=True) if lost)
 
@@ -83,7 +83,7 @@ def standings(number: str, tier: str, evidence: Evidence) -> list[Standing]:
         if halves and isnan(halves.another):  # below four seeds
             halves = None
         # Where other seeds change the effect, reading it again is another look.
-        by_seed = any(part.per_seed for part in entry.parts.values())
+        by_seed = any(interval.per_seed for interval in entry.parts.values())
         allowed = POCOCK[len(LOOKS.get((number, tier), (0,))) if by_seed else 1]
         sizes = claims.at_other_sizes(entry)
         standing = Standing(
@@ -106,13 +106,13 @@ def lost_at(entry: claims.Assessment) -> tuple[float, float]:
         return 1.0, 1.0
     smallest, equivalent = entry.claim.smallest, entry.claim.kind == "equivalent"
     levels: dict[str, list[float]] = {}  # by verdict
-    for name, part in entry.parts.items():
-        verdict, distance = entry.part_verdicts[name], abs(part.effect)
+    for name, effect in entry.parts.items():
+        verdict, distance = entry.part_verdicts[name], abs(effect.effect)
         if verdict in claims.DECIDED:
             within = verdict == ("supported" if equivalent else "negligible")
             # From the effect to the edge that gives the interval its verdict.
             far = smallest - distance if within else distance - smallest * equivalent
-            level = 2 * float(special.stdtr(part.df, -far / part.se)) if part.se else 0.0
+            level = 2 * float(special.stdtr(effect.df, -far / effect.se)) if effect.se else 0.0
             levels.setdefault(verdict, []).append(level)
     if entry.verdict in ("supported", "negligible"):
         return (max(levels[entry.verdict]),) * 2
@@ -133,15 +133,15 @@ def seeds_of(entry: claims.Assessment, evidence: Evidence) -> list[int]:
     None where half of them give its effect to the last bit: it was measured once.
     """
     names = {
-        max((d for d in evidence.datasets if part.startswith(d)), key=len, default="")
-        for part in entry.parts
+        max((d for d in evidence.datasets if name.startswith(d)), key=len, default="")
+        for name in entry.parts
     }
     seeds = evidence.seeds
     if of_parts := [set(evidence.seeds_of(d)) for d in names if d and evidence.seeds_of(d)]:
         seeds = sorted(set.intersection(*of_parts))
     if entry.parts and len(seeds) > 1:
         half = claims.assess(entry.claim, evidence, seeds[: len(seeds) // 2])
-        effects = [[(p.effect, p.se) for p in one.parts.values()] for one in (half, entry)]
+        effects = [[(p.effect, p.se) for p in judged.parts.values()] for judged in (half, entry)]
         if effects[0] == effects[1]:
             return []
     return seeds
