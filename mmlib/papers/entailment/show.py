@@ -97,15 +97,15 @@ def table3(evidence: Evidence, dataset: str) -> pd.DataFrame:
     many are as in the paper's test, 1,006 of 2,000; what is called entailed is the same.
     """
     printed = paper_values(PAPER, "table3")
-    ours_of = {theirs: own for own, theirs in PRINTED.items()}
+    ours_of = {theirs: ours for ours, theirs in PRINTED.items()}
 
     def cell(row: str, column: tuple[str, str]) -> str:
         metric, of = column
         if of == "paper":
             return str(printed.loc[row, metric])
         half = of == "half entailed"
-        each = pair_shares(evidence, dataset, ours_of[row], metric, "alone", as_printed=half)
-        return mean_and_deviation(each.mean(axis=1))
+        of_pairs = pair_shares(evidence, dataset, ours_of[row], metric, "alone", as_printed=half)
+        return mean_and_deviation(of_pairs.mean(axis=1))
 
     kinds = ("paper", "ours", "half entailed")
     return table(printed.index, [(m, of) for m in printed.columns for of in kinds], cell)
@@ -149,9 +149,9 @@ def beside_paper(evidence: Evidence, dataset: str) -> dict[str, pd.DataFrame]:
         of_images = recalls(cells.values({(name, "hits"): 1}))[metric]
         return mean_and_deviation(of_images.mean(axis=1))
 
-    found = table(rows, [*RECALLS, *ours], cell)
+    measured = table(rows, [*RECALLS, *ours], cell)
     printed = ("table4_flickr30k", "table4_mscoco", "table5")
-    return {number: beside(found, paper_values(PAPER, number)) for number in printed}
+    return {number: beside(measured, paper_values(PAPER, number)) for number in printed}
 
 
 # --- Figures of the evidence ---------------------------------------------------------------------
@@ -315,24 +315,22 @@ def controlled_gains(trainings: pd.DataFrame) -> Figure:
     """
     of = trainings.set_index(["family", "density", "seed", "use"]).mAP.unstack()
     figure, (level, gain_axis) = plt.subplots(1, 2, figsize=(9.5, 3.8))
-    shares, found = of.index.unique("density"), {}
+    shares, spans = of.index.unique("density"), {}
     means = of.groupby(level=["family", "density"]).mean()
     for colour, (family, title) in zip(plots.COLOURS, CONTROLLED_LOSSES.items(), strict=False):
-        for use, style, words in (
-            ("both", "o-", "truth known"),
-            ("golden only", "o:", "golden pairs only"),
-        ):
-            own = means.loc[family, use]
-            level.plot(own.index, own, style, ms=4, color=colour, label=f"{title}, {words}")
-        found[title] = {
+        uses = {"both": ("o-", "truth known"), "golden only": ("o:", "golden pairs only")}
+        for use, (style, words) in uses.items():
+            line = means.loc[family, use]
+            level.plot(line.index, line, style, ms=4, color=colour, label=f"{title}, {words}")
+        spans[title] = {
             share: plots.span(over_seeds(of.loc[family, share].eval("both - `golden only`")))
             for share in shares
         }
     chance = of["random"].groupby(level="density").mean()
     level.plot(chance.index, chance, "--", color="#333333", label="chance")
-    for axis in (level, gain_axis):
-        axis.set_xscale("log")
-    plots.spans(gain_axis, found, shift=0.08, style="o-", upright=True)
+    gain_axis.set_xscale("log")  # before the spans, whose shift it decides
+    level.set_xscale("log")
+    plots.spans(gain_axis, spans, shift=0.08, style="o-", upright=True)
     plots.chance_line(gain_axis, 0, "golden pairs only")
     for axis in (level, gain_axis):
         axis.set_xticks(list(shares), [f"1 in {1 / share:.0f}" for share in shares])
@@ -356,9 +354,9 @@ def on_one_axis(
     series: dict[str, dict[float, plots.Span]] = {}
     for label in SOURCES:
         for y, family in enumerate(families):
-            own = [value - reference[family, seed] for of, pairs, seed, value in trainings
-                   if (of, pairs) == (family, label)]  # fmt: skip
-            series.setdefault(label, {})[y] = plots.span(over_seeds(own))
+            gained = [value - reference[family, seed] for of, pairs, seed, value in trainings
+                      if (of, pairs) == (family, label)]  # fmt: skip
+            series.setdefault(label, {})[y] = plots.span(over_seeds(gained))
     figure, axis = plt.subplots(figsize=(9, 0.8 + 1.1 * len(families)))
     plots.chance_line(axis, 0, "golden pairs only", upright=True)
     plots.spans(axis, series, shift=0.22, numbers="+.1f")

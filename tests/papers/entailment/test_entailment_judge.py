@@ -272,6 +272,22 @@ def test_every_row_trains(kept, changes):
     assert np.isfinite(answer.values["edits"]["margin"]).all()
 
 
+def test_the_merged_branch_answers_and_branches_alone_read_their_inputs_alone(kept):
+    pairs, model = ARRAYS.tests["edits"], judge.trained(job(), ARRAYS)
+    encoded = ARRAYS.encoded(pairs, model.settings)
+    with torch.no_grad():
+        logits = model(encoded.batch(np.arange(len(pairs)), ARRAYS.images))["mm"]
+    odds = judge.scores(model, encoded, ARRAYS.images)
+    np.testing.assert_allclose(odds, logits[:, 1] - logits[:, 0], atol=1e-5)
+    for which, of_others in (("te", [4]), ("ve", [0, 1, 2, 3, 6, 7, 8])):
+        plan = replace(tiny.BUDGET.judge.classifier, model=which)
+        untrained, _ = judge.fresh(Judge("x", model=which), plan, ARRAYS)
+        margins, given = judge.calibrated(untrained, ARRAYS, ARRAYS.images), pairs.given.copy()
+        given[:, of_others] += 1
+        other, same = margins(replace(pairs, given=given)), margins(pairs)
+        np.testing.assert_array_equal(other["margin"], same["margin"])
+
+
 def test_a_miner_says_what_the_job_said(kept, monkeypatch, tmp_path):
     """From kept weights, and trained again where there are none: the same margins."""
     own, test = ARRAYS.tests["candidates"].samples, ARRAYS.splits["test"]

@@ -18,8 +18,8 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> dict[s
     if tier not in DATASETS:
         raise ValueError(f"no tier {tier!r}: use {', '.join(DATASETS)}")
     name = DATASETS[tier]
-    if unknown := [other for other in datasets if other != name]:
-        raise ValueError(f"no data {unknown[0]!r} here; there is {name}")
+    if unknown := set(datasets) - {name}:
+        raise ValueError(f"no data {min(unknown)!r} here; there is {name}")
     return {name: LOADERS[tier](BUDGETS[name], seed)}
 
 

@@ -69,10 +69,12 @@ def write_caption(
 
     None where 60 tries say more than is in it. Details as for `mmlib.world.captions.caption`.
     """
+    if not content.setting:
+        detail = min(detail, 2)  # higher ones end in a setting
     for _ in range(_TRIES):
         writer = Writer(content.scene, rng, widen)
-        caption = writer.caption(detail if content.setting else min(detail, 2))  # higher ones end
-        graph = caption.graph  # in a setting
+        caption = writer.caption(detail)
+        graph = caption.graph
         if (content.setting or not graph.setting) and (content.style or not graph.style):
             return caption, writer.node_of
     return None

@@ -65,9 +65,9 @@ def load(budget: Budget, seed: int) -> Study:
         # Those of val and test are pairs of image and text with both premises.
         of_images = np.flatnonzero(np.array(pairs.kind) != "te")
         scenes, kinds = some.scene_of[of_images], np.full(len(of_images), "mme").tolist()
-        told = tuple(merged_captions(some.captions[i]) for i in scenes)
+        premise = tuple(merged_captions(some.captions[i]) for i in scenes)
         edited[name] = replace(
-            pairs.take(of_images), premise=told, kind=tuple(kinds), image=scenes + first
+            pairs.take(of_images), premise=premise, kind=tuple(kinds), image=scenes + first
         )
         about["edits"] = tuple(some.hypotheses[i].edit for i in of_images)  # the last: test's
     merged = dict(zip(premises, captions, strict=True))

@@ -156,9 +156,9 @@ def by_people(scores: np.ndarray, people: "People", images: int) -> dict[str, np
     for rows in np.split(order, np.flatnonzero(np.diff(image)) + 1):
         i, yes = people.pairs[rows[0], 0], np.flatnonzero(people.labels[rows])
         if len(yes):
-            own = scores[rows]
-            values["mAP, people"][i] = 100 * average_precision(own[None], [yes.tolist()])[0]
-            values["P@1, people"][i] = 100 * chance_among_first(own, 1)[yes].sum()
+            judged = scores[rows]
+            values["mAP, people"][i] = 100 * average_precision(judged[None], [yes.tolist()])[0]
+            values["P@1, people"][i] = 100 * chance_among_first(judged, 1)[yes].sum()
     return values
 
 
