@@ -3,6 +3,7 @@
 from dataclasses import asdict, replace
 from functools import wraps
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -61,19 +62,13 @@ def numbers(text):
     return [4 + VOCABULARY.index(w) if w in VOCABULARY else UNKNOWN for w in text.split()]
 
 
-class Letters:
-    """Another reader: a token a letter."""
-
-    def ids(self, text):
-        return [4 + ord(letter) for letter in text]
-
-
 @few
 @given(st.integers(0, 2**31), st.integers(1, 9), st.integers(1, 9), st.booleans())
 def test_a_batch_is_the_loop_over_single_samples(seed, most, short, letters):
     """Also: rows in any order and twice, pads, kinds of tokens, cut texts, the black image."""
     samples = samples_of(seed)
-    pair = Letters() if letters else Words(VOCABULARY)
+    by_letter = SimpleNamespace(ids=lambda text: [4 + ord(letter) for letter in text])
+    pair = by_letter if letters else Words(VOCABULARY)
     rows = np.random.default_rng(seed).integers(0, 9, 5)
     batch = encode(samples, pair, Words(VOCABULARY), most, short).batch(rows, IMAGES)
     read, longest = pair.ids if letters else numbers, [0, 0]
@@ -170,7 +165,6 @@ def test_the_regression_is_scikit_learns():
 
 @pytest.mark.parametrize("columns", [(), ALL_INPUTS, (4, 5)])
 def test_a_margin_is_that_of_the_regression_less_the_best_threshold(columns):
-    """A network alone keeps its order."""
     own = ARRAYS.calibration
     deep = own.samples.label + np.random.default_rng(1).normal(size=len(own))
     raw = deep
