@@ -1,6 +1,7 @@
 """Evidence of paper 01 with made-up figures, for what reads evidence."""
 
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -60,14 +61,11 @@ def answer(dataset, row, seed, texts):
 def make(tier="world", datasets=("Clue-like", "CITE-like", MAP[-1]), seeds=4, texts=60):
     """Evidence with every system of some collections and every metric."""
 
-    class Data:
-        fingerprint = "made up"
-
-        def __init__(self, dataset):
-            self.sizes = {"pools": POOLS, "relations": len(collections.relations_of(dataset))}
-
-        def clusters(self, split):
-            return np.arange(self.sizes.get(split, texts))
+    def data(dataset):
+        sizes = {"pools": POOLS, "relations": len(collections.relations_of(dataset))}
+        return SimpleNamespace(
+            fingerprint="made up", clusters=lambda split: np.arange(sizes.get(split, texts))
+        )
 
     jobs = [
         Job(PAPER, tier, dataset, row, seed)
@@ -77,7 +75,7 @@ def make(tier="world", datasets=("Clue-like", "CITE-like", MAP[-1]), seeds=4, te
         for seed in ([NO_SEED] if row["system"] in SEEDLESS else range(seeds))
     ]
     answers = [answer(one.dataset, one.system, one.seed, texts) for one in jobs]
-    table = tidy(jobs, answers, {name: Data(name) for name in datasets})
+    table = tidy(jobs, answers, {name: data(name) for name in datasets})
     head = records.header(
         paper=PAPER, tier=tier, source="made up", seeds=list(range(seeds)),
         settings={name: asdict(run.budget(tier, name)) for name in datasets},
