@@ -139,7 +139,7 @@ def _flickr8k(report: Report) -> None:
             report.expect(path, len(names), flickr8k.SPLITS[split], "images")
     if not (stems := sets.names(features)):
         report.notes.append(f"no features yet: `mmlib data features {report.name}`")
-    for stem in stems or [None]:  # None: images and captions alone
+    for stem in stems or (None,):  # None: images and captions alone
         for split in flickr8k.SPLITS:
             with report.refusals(features / f"{stem}.npy"):
                 flickr8k.load(split, folder, stem)
