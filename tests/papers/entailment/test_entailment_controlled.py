@@ -104,10 +104,10 @@ def test_labelled_pairs_are_foreign_and_half_of_them_true(few):
 
 
 def test_words_attend_to_what_is_like_them_and_the_worst_matched_counts():
-    asked = torch.tensor([[[4.0, 0.0], [0.0, 4.0], [0.0, 0.0]]])  # two words and padding
-    context = torch.tensor([[[9.0, 0.0], [0.0, 9.0]]])
+    asked = torch.tensor([[[4.0, 1.0], [1.0, 4.0], [0.0, 0.0]]])  # two words and padding
+    context = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
     state, attention = controlled.compare(asked, context)
-    weights = torch.exp(torch.tensor(36 / 2**0.5))
+    weights = torch.exp(torch.tensor(3 / 2**0.5))
     assert attention[0, 0, 0] == pytest.approx(float(weights / (weights + 1)))
     matched = asked[0, :2] * (attention[0, :2] @ context[0])
     torch.testing.assert_close(state[0], matched.min(dim=0).values)
