@@ -392,6 +392,7 @@ class Matcher(nn.Module):
         mean_negatives: averaged instead of hardest negatives in L_HARD.
         """
         system, losses = self.system, self.system.losses
+        authors = system.form == "authors"
         images = self.encode_images(batch.regions, batch.counts)  # (B, D)
         captions, entities = self.encode_texts(batch.text)  # (B, D), (O, D)
         similarity = images @ captions.T  # (B, B)
@@ -405,13 +406,13 @@ class Matcher(nn.Module):
                 caption = batch.text.caption
                 of_entity = to_entities[caption, torch.arange(len(caption), device=caption.device)]
                 of_caption = similarity.diag()[caption]  # both (O,)
-                lambda_spec = 2.75 if system.authors_code else 3.0
+                lambda_spec = 2.75 if authors else 3.0
                 total = total + lambda_spec * specificity(of_caption, of_entity, system.margin)
             if system.entities and batch.contains is not None:
                 concepts = torch.cat([similarity, to_entities], dim=1)  # (B, B + O)
                 positive = torch.cat([batch.same, batch.contains], dim=1)
         if "CON" in losses:
-            authors = system.authors_code or system.contrast == "authors"
+            authors = authors or system.contrast == "authors"
             loss = contrastive(concepts, positive, self.settings.temperature, authors)
             total = total + self.settings.lambda_con * loss
         return total

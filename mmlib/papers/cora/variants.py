@@ -252,7 +252,7 @@ def build(
     bert: the folder of one, for systems that read by it. Raises ValueError where it is missing,
     for the authors' form of it, of which nothing is known, and for skips with FC or in Joint.
     """
-    s, authors, joint = settings, system.authors_code, system.steps == "one"
+    s, authors, joint = settings, system.form == "authors", system.steps == "one"
     if system.bert and (not bert or authors):
         raise ValueError(f"{system.system}: {'the code has no BERT' if bert else 'no BERT'}")
     change = "FC" * system.connected + "skips" * system.residual

@@ -152,7 +152,7 @@ def test_the_whole_loss_is_the_loop(changes, warm):
     if entities is not None:
         own = [(c, images[c] @ e) for c, e in zip(batch.text.caption.tolist(), entities)]  # noqa: B905
         if "SPEC" in system.losses:
-            weight = 2.75 if system.authors_code else 3
+            weight = 2.75 if (system.form == "authors") else 3
             total += weight * np.mean(loops.specificity(similarity, own, system.margin))
         if system.entities:
             concepts = np.concatenate([similarity, images @ entities.T], axis=1)
@@ -194,9 +194,8 @@ def test_what_a_caption_may_depend_on(form):
     shuffled = ([objects_[i] for i in order],
                 [(order.index(a), label, order.index(b)) for a, label, b in relations])  # fmt: skip
     (first, own), (after, theirs) = (encoded(model, [c]) for c in (CAPTION, shuffled))
-    assert close(first, after, 1e-3 if model.system.authors_code else 1e-9) != (
-        model.system.authors_code
-    )
+    positions = model.system.form == "authors"
+    assert close(first, after, 1e-3 if positions else 1e-9) != positions
     assert close(own[order], theirs)  # entities come before positions
     assert close(first, encoded(model, [(objects_, relations[::-1])])[0])
     assert (first >= 0).all()

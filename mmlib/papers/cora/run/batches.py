@@ -284,7 +284,7 @@ def training_batches(
     at a time.
     """
     how = replace(settings, delimiters=settings.delimiters or system.bert)  # in a BERT's pieces
-    match = "caption" if system.authors_code else "image"
+    match = "caption" if system.form == "authors" else "image"
     captions_of = split.captions_of
 
     def epoch(number: int) -> Iterator[Batch]:

@@ -64,11 +64,6 @@ class System:
         """Which of a split's texts it reads."""
         return ("graph" if self.text == "bag" else self.text) + ", pieces" * self.bert
 
-    @property
-    def authors_code(self) -> bool:
-        """Whether it has the authors' forms."""
-        return self.form == "authors"
-
 
 @dataclass(frozen=True)
 class Augmentation:
