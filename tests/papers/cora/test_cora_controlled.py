@@ -1,5 +1,6 @@
 """Controlled collections: what their families share, what captions say, and what is recorded."""
 
+import os
 from dataclasses import replace
 from itertools import combinations
 
@@ -124,6 +125,7 @@ def test_every_recorded_collection_can_be_made():
 
 
 def test_drawn_collections_are_the_worlds_made_easy(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     monkeypatch.setattr(world, "DRAWN_IMAGES", {"train": 24, "val": 4, "test": 12})
     names = ["drawn", "drawn, on a grid, in sentences"]
     study = load_study("controlled", names)
