@@ -84,12 +84,10 @@ def graph_set(described, reader=READER):
 
 
 def whole(described):
-    """The batch of all these captions as they are."""
     return graph_set(described).batch(np.arange(len(described)))
 
 
 def sentence(described):
-    """The words of a description, in its order."""
     objects, relations = described
     return " ".join([*(" ".join((*said, name)) for name, *said in objects),
                      *(label for _, label, _ in relations)])  # fmt: skip
@@ -104,7 +102,6 @@ def split_of(described, image_of, features):
 
 
 def paired(regions=5):
-    """Four images with two captions each and regions of noise."""
     features = np.random.default_rng(0).normal(size=(4, regions, INNER)).astype(np.float32)
     return split_of(RICH * 2, [0, 0, 1, 1, 2, 2, 3, 3], features)
 
