@@ -22,11 +22,7 @@ BySplit = Mapping[str, np.ndarray]
 
 
 def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
-    """Ranks as of `run.train_and_score`, of what is not trained by gradient.
-
-    baseline "random": cosines drawn by the seed; "ridge": see `ridge`; "truth": the scores of the
-    collection's oracle that "knows" what its row says.
-    """
+    """Ranks as of `run.train_and_score`, of `run.BASELINES` and `run.ORACLES`."""
     started, count = time.process_time(), len(arrays.splits["test"])
     if job.system["baseline"] == "ridge":
         theta = ridge(arrays)
@@ -57,8 +53,7 @@ def pictures_of(arrays: Arrays, split: str) -> np.ndarray:
 def ridge(arrays: Arrays) -> np.ndarray:
     """Cosines (test texts, pairs' pictures) of features and what a bag of words predicts of them.
 
-    A ridge regression of a picture's features on which words occur, in closed form; the penalty is
-    the one of PENALTIES that ranks dev best.
+    The penalty of the ridge regression is the one of PENALTIES that ranks dev best.
     """
     x, y = occurring(arrays, "train"), pictures_of(arrays, "train")
     centre = y.mean(axis=0)
@@ -66,8 +61,9 @@ def ridge(arrays: Arrays) -> np.ndarray:
 
     def cosines(split: str, weights: np.ndarray) -> np.ndarray:
         vectors = occurring(arrays, split) @ weights, pictures_of(arrays, split) - centre
-        units = (v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-9) for v in vectors)
-        predicted, pictures = units
+        predicted, pictures = (
+            v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-9) for v in vectors
+        )
         return predicted @ pictures.T
 
     solutions = [
@@ -193,8 +189,7 @@ def describe_pairs(job: Job | None, arrays: Arrays, run: Run = Run()) -> Answer:
 def words_tell(arrays: Arrays) -> float:
     """How well a text's words tell its relations: area under the ROC curve, mean over relations.
 
-    Of linear probes of which words occur, on test pairs. Relations that always or never hold in
-    the test pairs do not count. No picture is needed.
+    Of linear probes on test pairs. Relations that always or never hold there do not count.
     """
     from sklearn.metrics import roc_auc_score
 

@@ -214,8 +214,8 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Model, History]:
 class Encoded:
     """Unit vectors of pairs: texts (n, D), the DIFFERENT images (m, D), image_of (n,) among them.
 
-    An image of several pairs has one vector, so that its scores tie exactly.
-    attention: the weights of each text's words, or None.
+    An image of several pairs has one vector, so that its scores tie exactly. attention: the
+    weights of each text's words, or None.
     """
 
     texts: np.ndarray
@@ -361,10 +361,7 @@ def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
 
 
 def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
-    """All that a record needs: baselines or oracles, descriptions of the pairs, and trainings.
-
-    No system is trained that learns a relation which training never has.
-    """
+    """All jobs of a record; none trains a system on a relation that training pairs never have."""
     random, ridge = BASELINES
     untrained: list[Job] = []
     for dataset, arrays in data.items():

@@ -87,8 +87,7 @@ def rankings(evidence: Evidence, dataset: str) -> dict[str, Term]:
 def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Mean log2 rank of each ranking, what it gains over CMCA, and as a share of the oracle's gain.
 
-    Shares stand only where the oracle gains for certain. ± is the standard deviation over seeds; ↓
-    marks a system of which more than a fifth of the trainings still improved on dev at their end.
+    Shares stand only where the oracle gains for certain; ↓ marks systems that still improved.
     """
     cells = _logs(evidence, dataset)
 
@@ -117,8 +116,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
 def main_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Table 4 or 5 beside ours: MedR and R@1, 5, 10 of θ and θ̄ in the same pools of 500.
 
-    All printed rows are there; "–" where ours was not trained. "pools": standard deviation of MedR
-    over the pools of a training, which is what the paper prints as ±; "seeds": over trainings.
+    "pools": standard deviation of MedR over the pools of a training, which is the paper's ±.
     """
     paper = paper_values("coherence", "table4" if dataset in CITES else "table5").astype(float)
     cells = Cells(evidence, dataset, "pools")
@@ -153,11 +151,7 @@ def human_study(n: int = 100) -> pd.Series:
 
 
 def table7(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """Table 7 beside ours: the test texts of which a relation holds, in pools of 500, unrefined.
-
-    Ours are means over all pools and seeds; the paper's are of one pool that was drawn with
-    replacement, in which texts may compete with themselves.
-    """
+    """Table 7 beside ours: the test texts of which a relation holds, in pools of 500, unrefined."""
     paper, cells = paper_values("coherence", "table7"), Cells(evidence, dataset)
     systems = (CMCA, CMCM)
     rows = [*product(collections.CITE if dataset in CITES else collections.CLUE, systems)]
@@ -330,11 +324,9 @@ def retrieved(pairs: RelatedPairs, shown: Mapping[str, Sequence[dict]], columns:
 
 
 def controlled_bars(levels: Mapping[str, float], arrays: Arrays) -> Figure:
-    """Mean log2 rank of systems trained on controlled pairs, a bar each, and three lines.
+    """Mean log2 rank of systems trained on controlled pairs, a bar each, and of readers, as lines.
 
-    Two lines are readers that know what every picture shows: one that knows no relation and takes
-    any of the text's things, and one that knows all relations. The third is a random order.
-    levels: system -> mean log2 rank.
+    The readers, see `controlled.truth`, see what every picture shows. levels: system -> its rank.
     """
     figure, axis = plt.subplots(figsize=(8, 0.5 * len(levels) + 1.6), dpi=110)
     bars = axis.barh(list(levels), list(levels.values()), color=plots.COLOURS[: len(levels)])
@@ -408,10 +400,7 @@ def map_figure(evidence: Evidence) -> Figure:
 
 
 def relations_gain(evidence: Mapping[str, Evidence]) -> Figure:
-    """What learning the relations gains over CMCA, and what knowing them would, with intervals.
-
-    evidence: by tier. See `relations_worth`.
-    """
+    """What learning the relations gains over CMCA, and what knowing them would. By tier."""
     worth = relations_worth(evidence)
     figure, axis = plt.subplots(figsize=(8, 0.34 * len(worth) + 1.3))
     label = "less than 7 % of a rank"
@@ -431,10 +420,7 @@ def relations_gain(evidence: Mapping[str, Evidence]) -> Figure:
 
 
 def controlled_map(evidence: Evidence) -> Figure:
-    """Gain over CMCA by the number of pairs, a line a λ_cls, a panel for each kind of collection.
-
-    Bars are 95 % intervals. At zero, learning the relations makes no difference.
-    """
+    """Gain over CMCA by the number of pairs, a line a λ_cls, a panel a kind of collection."""
     panels: dict[str, dict[int, dict[str, Effect]]] = {}
     for name, gains in controlled_gains(evidence).items():
         if gains:  # else not trained yet

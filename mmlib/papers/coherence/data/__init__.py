@@ -20,11 +20,8 @@ Study = Mapping[str, Pairs]
 
 
 def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
-    """The collections of a tier: all that are there, or those that are named.
+    """The collections of a tier, see `pairs.COLLECTIONS`: those that are named, or all there are.
 
-    world: drawn here, "Clue-like" and "CITE-like" at the dials' defaults, and Clue-like ones with
-    the dials in their name. flickr8k: noisy labels. paper: "clue", "clue clean", "cite", "cite++",
-    as far as files and images lie in the data folder. controlled: made here, without drawing.
     Raises ValueError for a tier or collection that is not there, DataError for missing data.
     """
     if tier not in COLLECTIONS:

@@ -134,8 +134,7 @@ SCHEMES = {name: Scheme(relations, **_TABLES[name]) for name, relations in _RELA
 
 
 @cache
-def _reference_scenes() -> tuple[Scene, ...]:
-    # Properties are standardised on them.
+def _reference_scenes() -> tuple[Scene, ...]:  # on which properties are standardised
     return tuple(sample_scene(seed) for seed in split_seeds("backbone", 3000, 999))
 
 
@@ -158,10 +157,7 @@ def _of_latents(p: float, q: float, phi: float) -> float:
 
 @cache
 def _thresholds(kind: Scheme, a: float, b: float) -> tuple[np.ndarray, np.ndarray]:
-    """The latents' thresholds where the gate is open (with the gate's own) and where closed.
-
-    a, b: the weights of scores and noise in a latent.
-    """
+    """Thresholds of latents a s + b e where the gate is open (with its own) and where closed."""
     _, _, scores = kind.reference
 
     def threshold(column: int, weights: np.ndarray, rate: float) -> float:
@@ -278,10 +274,7 @@ def _alike(scene: Scene, other: Scene) -> tuple[int, bool]:
 
 
 def load(names: Sequence[str], seed: int) -> dict[str, Pairs]:
-    """Collections by name. Clue-like ones share their pictures; CITE-like has its own.
-
-    So claims can be pooled over the two, and features are extracted once for all Clue-like ones.
-    """
+    """Collections by name. Clue-like ones share their pictures; CITE-like has its own."""
     loaded: dict[str, Pairs] = {}
     first: dict[str, Pairs] = {}  # the first collection of each scheme
     for name in names:
