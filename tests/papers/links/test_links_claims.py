@@ -112,6 +112,7 @@ OTHERWISE = [
     ("C1a", {"plus": every(["Co-occurrence"], 22)}, "opposite"),
     ("C4", {"plus": every(["TK+½k", "AP+½k"], -4)}, "opposite"),
     ("C4", {"plus": every(["TK+½k", "AP+½k"], -4, "organic")}, "supported"),  # not organic ones
+    ("C5", {"plus": [("organic", "TK", 20)]}, "mixed"),  # there TK is not DC
     ("C5", {"sets": ("coco", "story")}, "this tier has no organic documents"),
     ("C6", {"plus": every(["AP"], 25, "story")}, "mixed"),  # one order holds, the other does not
     ("C6", {"plus": [*every(["AP"], 25, "story"), *every(["AP"], -25, "coco")]}, "opposite"),
