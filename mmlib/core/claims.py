@@ -169,8 +169,8 @@ def power(effects: Iterable[Interval], smallest: float, kind: Kind = "greater") 
     """
     sides = 1 if kind == "greater" else 2
     missed = (
-        special.nctdtr(one.df, smallest / one.se, special.stdtrit(one.df, LEVEL)) if one.se else 0
-        for one in effects
+        special.nctdtr(e.df, smallest / e.se, special.stdtrit(e.df, LEVEL)) if e.se else 0
+        for e in effects
     )  # SciPy has no number for what is below 1e-150
     return prod(max(1 - sides * float(np.nan_to_num(share)), 0.0) for share in missed)
 
@@ -257,9 +257,7 @@ class Stability(NamedTuple):
     contrary: float
 
 
-def stability(
-    claim: Claim, evidence: Any, seeds: Sequence[int], draws: int = 1000, rng_seed: int = 0
-) -> Stability:
+def stability(claim: Claim, evidence: Any, seeds: Sequence[int], draws: int = 1000) -> Stability:
     """How often half of the seeds, drawn without replacement, give another verdict than all.
 
     Where there are no more distinct halves than draws (up to 12 seeds for 1,000), each counts once
@@ -271,24 +269,24 @@ def stability(
         return Stability(float("nan"), float("nan"))
     half = len(seeds) // 2
     if comb(len(seeds), half) > draws:
-        rng = np.random.default_rng(rng_seed)
-        drawn = np.argsort(rng.random((draws, len(seeds))), axis=1)[:, :half]
-        places = [tuple(row) for row in np.sort(drawn, axis=1).tolist()]
+        drawn = np.random.default_rng(0).random((draws, len(seeds))).argsort(axis=1)[:, :half]
+        halves = [tuple(rows) for rows in np.sort(drawn, axis=1).tolist()]
     else:
-        places = list(combinations(range(len(seeds)), half))
+        halves = list(combinations(range(len(seeds)), half))
     verdict_of = {
-        place: _judged(claim, evidence, [seeds[i] for i in place]).verdict
-        for place in dict.fromkeys(places)
+        rows: _judged(claim, evidence, [seeds[row] for row in rows]).verdict
+        for rows in dict.fromkeys(halves)
     }
-    another = [v for place in places if (v := verdict_of[place]) != full.verdict]
+    another = [v for rows in halves if (v := verdict_of[rows]) != full.verdict]
     contrary = [result for result in another if result in DECIDED]
-    return Stability(len(another) / len(places), len(contrary) / len(places))
+    return Stability(len(another) / len(halves), len(contrary) / len(halves))
 
 
-def at_other_sizes(one: Assessment, factors: Sequence[float] = (0.5, 2.0)) -> tuple[Verdict, ...]:
-    """The verdict if the smallest effect of interest were so many times it; () if not tested."""
-    claims = [replace(one.claim, smallest=factor * one.claim.smallest) for factor in factors]
-    return tuple(_judge(claim, one.parts)[0] for claim in claims) if one.parts else ()
+def at_other_sizes(assessment: Assessment) -> tuple[Verdict, ...]:
+    """The verdicts at half and twice the smallest effect of interest; () if not tested."""
+    claim, parts = assessment.claim, assessment.parts
+    claims = [replace(claim, smallest=factor * claim.smallest) for factor in (0.5, 2.0)]
+    return tuple(_judge(other, parts)[0] for other in claims) if parts else ()
 
 
 def effect_text(claim: Mapping[str, Any]) -> str:
@@ -301,9 +299,9 @@ def effect_text(claim: Mapping[str, Any]) -> str:
 def parts_table(assessed: Iterable[Assessment]) -> pd.DataFrame:
     """A row a part of each claim that was tested: its effect and its own verdict."""
     rows = [
-        (one.claim.id, name, effect_text({**part, "unit": one.claim.unit}), part["verdict"])
-        for one in assessed
-        for name, part in one.record()["parts"].items()
+        (record["id"], name, effect_text({**part, "unit": record["unit"]}), part["verdict"])
+        for record in (assessment.record() for assessment in assessed)
+        for name, part in record["parts"].items()
     ]
     table = pd.DataFrame(rows, columns=["id", "part", "effect, 95 % interval", "verdict"])
     return table.set_index(["id", "part"])

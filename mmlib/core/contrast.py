@@ -145,11 +145,11 @@ class Contrast:
             if self.rivals and not rival:
                 continue
             for label, contrasts in self._contrasts(collection, rival).items():
-                there = [c for c in contrasts if all(words.recorded(evidence, term) for term in c)]
+                usable = [c for c in contrasts if all(words.recorded(evidence, term) for term in c)]
                 terms: defaultdict[Term, float] = defaultdict(float)
-                for term, weight in chain.from_iterable(contrast.items() for contrast in there):
-                    terms[term] += weight / len(there)
-                result = words.effect(evidence, terms, seeds, self.less) if there else why
+                for term, weight in chain.from_iterable(contrast.items() for contrast in usable):
+                    terms[term] += weight / len(usable)
+                result = words.effect(evidence, terms, seeds, self.less) if usable else why
                 if isinstance(result, Effect):
                     effects[label] = result
                 else:

@@ -124,8 +124,8 @@ def crossed(values: np.ndarray, clusters: Any) -> Effect:
 
 def crossed_known(values: np.ndarray, clusters: np.ndarray) -> Effect:
     """`crossed` of values (seeds, items), without items that lack a value in some seed (NaN)."""
-    known = np.isfinite(values).all(axis=0)
-    return crossed(values[:, known], clusters[known])
+    complete = np.isfinite(values).all(axis=0)
+    return crossed(values[:, complete], clusters[complete])
 
 
 def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:

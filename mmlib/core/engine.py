@@ -181,9 +181,9 @@ def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data
             cluster = data[job.dataset].clusters(split) if split in answer.values else None
             for metric in metrics:
                 value = np.asarray(metrics[metric], dtype=np.float32)
-                own = np.zeros(len(value)) if cluster is None else cluster
+                clusters = np.zeros(len(value)) if cluster is None else cluster
                 key = (job.dataset, job.system["system"], job.seed, split, metric)
-                rows.append((*key, value, np.asarray(own, dtype=np.int32)))
+                rows.append((*key, value, np.asarray(clusters, dtype=np.int32)))
     return in_order(pd.DataFrame(rows, columns=[*SERIES, "value", "cluster"]))
 
 

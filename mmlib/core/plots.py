@@ -230,14 +230,14 @@ def overview(
                 edge = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
                 axis.annotate(f"{np.nanmean(scores):.0f} →", (0.92, y), color="#777777", **edge)
                 continue
-            known = np.isfinite(scores).all(axis=0)
+            complete = np.isfinite(scores).all(axis=0)
             kind, colour = (
                 ("mean of trainings, 95 % interval", COLOURS[0])
                 if name in trained else ("not trained", "#777777")
             )  # fmt: skip
-            mean = crossed(scores[:, known], clusters[known])
+            mean = crossed(scores[:, complete], clusters[complete])
             spans(axis, {kind: {y: span(mean)}}, [colour])
-            seeds = scores[:, known].mean(axis=1)
+            seeds = scores[:, complete].mean(axis=1)
             axis.plot(seeds, [y + 0.25] * len(seeds), "|", color="black", ms=4, label="one seed")
             if (title, name) in live:
                 diamond = {"color": COLOURS[1], "mfc": "none", "ms": 7, "label": "this run"}

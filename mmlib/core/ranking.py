@@ -46,9 +46,9 @@ def _query_ranks(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> Itera
         if not numbers or len(np.unique(items)) < len(items):
             wanted = f"different numbers from 0 to {len(row) - 1}"
             raise ValueError(f"query {query}: relevant are {items.tolist()}, not {wanted}")
-        own = row[items]
-        as_high = np.count_nonzero(row >= own[:, None], axis=1)
-        yield as_high - np.triu(own[:, None] == own, 1).sum(axis=1)
+        theirs = row[items]
+        as_high = np.count_nonzero(row >= theirs[:, None], axis=1)
+        yield as_high - np.triu(theirs[:, None] == theirs, 1).sum(axis=1)
 
 
 def best_ranks(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> np.ndarray:
@@ -94,8 +94,8 @@ def ranks_of_scores(scores: np.ndarray, image_of: np.ndarray) -> Ranks:
         raise ValueError(f"scores {scores.shape} with image_of {image_of.shape}: not (n, m), (m,)")
     _check_image_of(image_of, len(scores))
     _refuse_nan(scores)
-    own = scores[image_of, np.arange(len(image_of))]
-    return _both_ways(lambda rows, columns: scores[rows, columns], own, image_of, 1024)
+    true = scores[image_of, np.arange(len(image_of))]
+    return _both_ways(lambda rows, columns: scores[rows, columns], true, image_of, 1024)
 
 
 def rank_images_and_captions(
@@ -124,11 +124,11 @@ def rank_images_and_captions(
     def cosines(rows: slice, columns: slice) -> np.ndarray:
         return (on_grid(images[rows]) @ on_grid(captions[columns]).T).astype(np.float32)
 
-    own = np.empty(len(captions), dtype=np.float32)
+    true = np.empty(len(captions), dtype=np.float32)
     for some in _slices(len(captions), block):
         pairs = on_grid(images[image_of[some]]), on_grid(captions[some])
-        own[some] = np.einsum("cd,cd->c", *pairs)
-    return _both_ways(cosines, own, image_of, block)
+        true[some] = np.einsum("cd,cd->c", *pairs)
+    return _both_ways(cosines, true, image_of, block)
 
 
 def on_grid(vectors: np.ndarray) -> np.ndarray:
@@ -150,18 +150,18 @@ def _check_image_of(image_of: np.ndarray, images: int) -> None:
 
 
 def _both_ways(
-    tile: Callable[[slice, slice], np.ndarray], own: np.ndarray, image_of: np.ndarray, block: int
+    tile: Callable[[slice, slice], np.ndarray], true: np.ndarray, image_of: np.ndarray, block: int
 ) -> Ranks:
     """Ranks from tiles (rows, columns) of the score matrix and the scores (m,) of true pairs."""
     images = image_of.max() + 1
-    best = np.full(images, -np.inf, own.dtype)  # of each image's own captions
-    np.maximum.at(best, image_of, own)
-    equally_good = np.bincount(image_of[own == best[image_of]])
-    caption_ranks, image_ranks = np.zeros(len(own), np.int64), 1 - equally_good
+    best = np.full(images, -np.inf, true.dtype)  # of each image's own captions
+    np.maximum.at(best, image_of, true)
+    equally_good = np.bincount(image_of[true == best[image_of]])
+    caption_ranks, image_ranks = np.zeros(len(true), np.int64), 1 - equally_good
     for rows in _slices(images, block):
-        for columns in _slices(len(own), 4 * block):
+        for columns in _slices(len(true), 4 * block):
             scores = tile(rows, columns)
-            caption_ranks[columns] += np.count_nonzero(scores >= own[columns], axis=0)
+            caption_ranks[columns] += np.count_nonzero(scores >= true[columns], axis=0)
             image_ranks[rows] += np.count_nonzero(scores >= best[rows, None], axis=1)
     return Ranks(caption_ranks, image_ranks)
 

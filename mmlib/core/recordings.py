@@ -141,13 +141,15 @@ def write(
         except Damage as damage:
             raise DataError(f"{folder}: not written, {damage}") from None
         recorded = set(rows["system"])
-        own = {name: {k: v for k, v in header[name].items() if k == dataset} for name in BY_DATASET}
+        of_dataset = {
+            name: {k: v for k, v in header[name].items() if k == dataset} for name in BY_DATASET
+        }
         systems = header["systems"].get(dataset, {})
-        own["systems"] = {dataset: {k: v for k, v in systems.items() if k in recorded}}
+        of_dataset["systems"] = {dataset: {k: v for k, v in systems.items() if k in recorded}}
         rows = rows.sort_values(["split", "metric", "system", "seed"])  # alike: compresses better
         rows = rows.assign(cluster=rows["cluster"].where(~rows.duplicated("split"), None))
         table = pa.Table.from_pandas(rows[COLUMNS.names], COLUMNS, preserve_index=False)
-        text = json.dumps({**header, **own}, ensure_ascii=False)
+        text = json.dumps({**header, **of_dataset}, ensure_ascii=False)
         table = table.replace_schema_metadata({"mmlib": text})
         # One page a column: what repeats from series to series is then written once.
         options = {"compression": "zstd", "compression_level": 19, "data_page_size": 1 << 26}
@@ -158,13 +160,13 @@ def write(
             contents[dataset] = min(contents.get(dataset, content), content, key=len)
     paths = []
     for dataset, content in contents.items():
-        place = dataset_folder(folder, dataset)
-        if dataset in replace and place.exists():
-            aside = folder / ASIDE / f"{datetime.now():%Y-%m-%dT%H%M%S}" / place.name
+        target = dataset_folder(folder, dataset)
+        if dataset in replace and target.exists():
+            aside = folder / ASIDE / f"{datetime.now():%Y-%m-%dT%H%M%S}" / target.name
             aside.parent.mkdir(parents=True, exist_ok=True)
-            place.rename(aside)
-        numbers = [int(old.name.split("-")[0]) for old in place.glob("[!.]*.parquet")]
-        path = place / f"{max(numbers, default=0) + 1:03d}-{_hash(content)}.parquet"
+            target.rename(aside)
+        numbers = [int(old.name.split("-")[0]) for old in target.glob("[!.]*.parquet")]
+        path = target / f"{max(numbers, default=0) + 1:03d}-{_hash(content)}.parquet"
         write_atomic(path, partial(Path.write_bytes, data=content))
         paths.append(path)
     return paths
@@ -219,9 +221,9 @@ def _read(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
         if not table.schema.equals(COLUMNS):
             raise ValueError("it has other columns")
         (dataset,) = header["settings"]
-        place = dataset_folder(Path(header["tier"], header["paper"]), dataset)
-        if place.parts != path.parts[-4:-1]:
-            raise ValueError(f"it is of {place}")
+        folder = dataset_folder(Path(header["tier"], header["paper"]), dataset)
+        if folder.parts != path.parts[-4:-1]:
+            raise ValueError(f"it is of {folder}")
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: damaged ({error}); {MEND}") from None
     series = table.select(["system", "seed", "split", "metric"]).to_pandas()

@@ -419,7 +419,6 @@ def test_a_clear_claim_is_stable_and_a_borderline_one_is_not():
     shares = stability(border, None, range(20), draws=200)
     assert 0.3 < shares.another < 1
     assert shares == stability(border, None, range(20), draws=200)
-    assert shares != stability(border, None, range(20), draws=200, rng_seed=1)
 
 
 def test_few_seeds_are_halved_in_every_way_once():
