@@ -230,14 +230,15 @@ def assess(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
         aim += " in the open parts" if len(set(verdicts.values())) > 1 else ""
         # A part's data set may have fewer seeds than others.
         fewest = min((part.seeds for part in parts if part.per_seed), default=len(seeds))
-        sentences.append(
-            "one seed does not tell how much seeds differ" if fewest == 1
-            else f"more seeds alone would not decide {aim}: the items or the parts are too few"
-            if needed is None
-            else f"these seeds would mostly decide {aim}, so the effect is a borderline one"
-            if needed <= fewest
-            else f"{needed} seeds would decide {aim} in four runs of five"
-        )  # fmt: skip
+        if fewest == 1:
+            reason = "one seed does not tell how much seeds differ"
+        elif needed is None:
+            reason = f"more seeds alone would not decide {aim}: the items or the parts are too few"
+        elif needed <= fewest:
+            reason = f"these seeds would mostly decide {aim}, so the effect is a borderline one"
+        else:
+            reason = f"{needed} seeds would decide {aim} in four runs of five"
+        sentences.append(reason)
     why = "; ".join(sentences)
     return replace(result, why=why, detectable=detectable, seeds_needed=needed)
 

@@ -258,17 +258,16 @@ def disagreement(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> str:
         return "the version of the method"
     if len({h["features"]["sha256"] for h in (earlier, later) if h.get("features")}) > 1:
         return "the image features"
-    for name in earlier["inputs"].keys() & later["inputs"].keys():
-        if earlier["inputs"][name] != later["inputs"][name]:
-            return f"the input {name}"
+    for kind, words in (("inputs", "the input"), ("settings", "the settings of")):
+        for name in earlier[kind].keys() & later[kind].keys():
+            if earlier[kind][name] != later[kind][name]:
+                return f"{words} {name}"
     alike = earlier["machine"].get("arithmetic") == later["machine"].get("arithmetic") is not None
     for name in earlier["settings"].keys() & later["settings"].keys():
-        if earlier["settings"][name] != later["settings"][name]:
-            return f"the settings of {name}"
-        one, other = (
+        prints = [
             {h["data"][name], *h.get("same_data", {}).get(name, ())} for h in (earlier, later)
-        )
-        if alike and not one & other:
+        ]
+        if alike and prints[0].isdisjoint(prints[1]):
             return f"the data of {name}"
         before, after = (header["systems"].get(name, {}) for header in (earlier, later))
         for system in before.keys() & after.keys():
