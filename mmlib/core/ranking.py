@@ -32,40 +32,33 @@ def _refuse_nan(scores: np.ndarray) -> None:
         raise ValueError(f"the score in {place} is not a number (NaN): nothing can be ranked")
 
 
-def _query_ranks(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
-    """Ranks of each query's relevant items."""
-    scores = np.asarray(scores)
-    if not relevant or len(relevant) != len(scores):
-        raise ValueError(f"{len(relevant)} sets of relevant items for scores {scores.shape}")
+def _check_relevant(scores: np.ndarray, relevant: np.ndarray) -> None:
+    if relevant.shape != scores.shape:
+        raise ValueError(f"relevant {relevant.shape} for scores {scores.shape}")
     _refuse_nan(scores)
-    for query, (row, answers) in enumerate(zip(scores, relevant, strict=True)):
-        items = np.asarray(answers)
-        if not items.size:
-            raise ValueError(f"query {query} has no relevant item (leave such queries out)")
-        numbers = items.dtype.kind in "iu" and 0 <= items.min() and items.max() < len(row)
-        if not numbers or len(np.unique(items)) < len(items):
-            wanted = f"different numbers from 0 to {len(row) - 1}"
-            raise ValueError(f"query {query}: relevant are {items.tolist()}, not {wanted}")
-        theirs = row[items]
-        as_high = np.count_nonzero(row >= theirs[:, None], axis=1)
-        yield as_high - np.triu(theirs[:, None] == theirs, 1).sum(axis=1)
+    if len(without := np.flatnonzero(~relevant.any(axis=1))):
+        raise ValueError(f"query {without[0]} has no relevant item (leave such queries out)")
 
 
-def best_ranks(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> np.ndarray:
+def best_ranks(scores: np.ndarray, relevant: np.ndarray) -> np.ndarray:
     """The rank (q,) of each query's best-ranked relevant item.
 
-    scores (q, g), higher is better; relevant: for each query its items, at least one.
-    Raises ValueError for NaN, and for items that are no numbers from 0 to g - 1 or named twice.
+    scores (q, g), higher is better; relevant (q, g), bool.
+    Raises ValueError for NaN, and for a query without a relevant item.
     """
-    return np.array([ranks.min() for ranks in _query_ranks(scores, relevant)])
+    _check_relevant(scores, relevant)
+    best = np.where(relevant, scores, -np.inf).max(axis=1, keepdims=True)
+    return 1 + (scores >= best).sum(axis=1) - (relevant & (scores == best)).sum(axis=1)
 
 
-def average_precision(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> np.ndarray:
+def average_precision(scores: np.ndarray, relevant: np.ndarray) -> np.ndarray:
     """Average precision (q,) in [0, 1]: the mean, over relevant items, of the precision there.
 
     Arguments and errors are those of `best_ranks`; the mean over queries is MAP.
     """
-    every = [np.sort(ranks) for ranks in _query_ranks(scores, relevant)]
+    _check_relevant(scores, relevant)
+    order = np.lexsort((relevant, -scores))  # irrelevant items come first among equal scores
+    every = [1 + np.flatnonzero(row) for row in np.take_along_axis(relevant, order, axis=1)]
     precisions = [(np.arange(1, len(ranks) + 1) / ranks).tolist() for ranks in every]
     return np.array([sum(of_query) / len(of_query) for of_query in precisions])
 

@@ -474,7 +474,11 @@ def test_a_record_is_json_and_holds_all(several):
 
 
 def test_of_parts_one_that_decides_is_shown():
-    parts = {"open": effect_of(-110, 160), "refuted": effect_of(-19, -10)}
+    parts = {
+        "open": effect_of(-110, 160),
+        "refuted": effect_of(-19, -10),
+        "less": effect_of(-9, -8),
+    }
     record = given(parts, smallest=1.0).record()
     assert (record["verdict"], record["deciding"]) == ("opposite", "refuted")
     assert record["effect"] == pytest.approx(-14.5)

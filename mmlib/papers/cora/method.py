@@ -563,10 +563,9 @@ def entity_ranks(scores: np.ndarray, objects: pd.DataFrame) -> tuple[np.ndarray,
 
     scores (images, entities): all are ranked (the paper judged a few by eye).
     """
-    pairs = objects[["image", "entity"]].drop_duplicates()
-    of_images = pairs.groupby("image")["entity"].agg(list).tolist()
-    of_entities = pairs.groupby("entity")["image"].agg(list).tolist()
-    return best_ranks(scores, of_images), best_ranks(scores.T, of_entities)
+    named = np.zeros(scores.shape, bool)
+    named[objects["image"], objects["entity"]] = True
+    return best_ranks(scores, named), best_ranks(scores.T, named.T)
 
 
 def entity_values(

@@ -127,8 +127,7 @@ def measured(
             values[f"E@{k}"] = 100 * np.average(split.fits, axis=1, weights=first)
         first, weighed = chance_among_first(by_image, 10), split.fits * rarity(split.fits)
         values["E@10, rarity"] = 100 * np.average(weighed, axis=1, weights=first)
-        relevant = [np.flatnonzero(row).tolist() for row in split.fits]
-        values["mAP"] = 100 * average_precision(by_image, relevant)
+        values["mAP"] = 100 * average_precision(by_image, split.fits)
     if people is not None:
         values |= by_people(by_image[people.pairs[:, 0], people.pairs[:, 1]], people, n)
     return {name: np.round(column, 2) for name, column in values.items()}
@@ -154,10 +153,10 @@ def by_people(scores: np.ndarray, people: "People", images: int) -> dict[str, np
     order = np.argsort(people.pairs[:, 0], kind="stable")
     image = people.pairs[order, 0]
     for rows in np.split(order, np.flatnonzero(np.diff(image)) + 1):
-        i, yes = people.pairs[rows[0], 0], np.flatnonzero(people.labels[rows])
-        if len(yes):
+        i, yes = people.pairs[rows[0], 0], people.labels[rows].astype(bool)
+        if yes.any():
             judged = scores[rows]
-            values["mAP, people"][i] = 100 * average_precision(judged[None], [yes.tolist()])[0]
+            values["mAP, people"][i] = 100 * average_precision(judged[None], yes[None])[0]
             values["P@1, people"][i] = 100 * chance_among_first(judged, 1)[yes].sum()
     return values
 
