@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from made_up_evidence import evidence_of
 from tiny_jobs import DATA, jobs
 
 from mmlib.core import evidence, recordings
@@ -46,7 +47,8 @@ def test_values_are_those_of_their_system_seed_and_item(found):
     assert found.values("even", "b", "AUC").tolist() == values.tolist()
     assert found.values("even", "b", "p@1", [2, 0]).tolist() == (-values[[2, 0]]).tolist()
     # What not every system of a data set has is left out, so that rows are paired.
-    assert found.values("odd", "b", "AUC", range(3)).tolist() == [[110 + i for i in range(5)]]
+    for seeds in (range(3), None):
+        assert found.values("odd", "b", "AUC", seeds).tolist() == [[110 + i for i in range(5)]]
     # A closed form has one row for each seed that others have.
     assert found.values("odd", "c", "AUC", range(3)).tolist() == [[500 + i for i in range(5)]]
     assert found.clusters("odd").tolist() == [0, 0, 1, 1, 2]
@@ -57,6 +59,12 @@ def test_values_are_those_of_their_system_seed_and_item(found):
     assert found.means("odd", "b", "AUC").to_dict() == {0: 102, 1: 112, 2: 122}
     assert found.means("odd", "c", "AUC").to_dict() == {1: 502}
     assert found.means("odd", "e", "AUC").empty
+
+
+def test_a_curve_that_ends_earlier_than_others_ends_in_nan():
+    rows = [("d", "a", s, "epochs", "dev_loss", [3, 2, 1][: s + 1], [0] * (s + 1)) for s in (0, 2)]
+    curves = evidence_of(rows, {}).curves("d", "a", "dev_loss")
+    np.testing.assert_array_equal(curves, [[3, np.nan, np.nan], [3, 2, 1]])
 
 
 def test_a_derived_figure_is_worked_out_once_a_seed_and_name(found):
