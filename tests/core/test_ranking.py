@@ -1,4 +1,4 @@
-"""Ranks against a plain sort, the paper's protocol and torchmetrics; search against a full sort."""
+"""Ranks against a plain sort, the paper's protocol and scikit-learn; search against a full sort."""
 
 import importlib
 import math
