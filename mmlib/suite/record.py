@@ -15,7 +15,7 @@ from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, features_text
 from mmlib.core.evidence import header as header_of
 from mmlib.core.experiment import Experiment
-from mmlib.core.files import alone, file_hash, listed
+from mmlib.core.files import PICTURES, alone, file_hash, listed
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Job
 from mmlib.core.parallel import connect
@@ -25,7 +25,6 @@ from mmlib.data import flickr8k
 from mmlib.features import sets
 from mmlib.suite.papers import experiment as experiment_of
 
-PICTURES = (".jpg", ".jpeg", ".png")  # of a data set, which trainings do not read
 FEATURES = "flickr8k/features/*"  # among the inputs of an experiment that reads photographs
 
 
