@@ -18,7 +18,6 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load_file
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError, Problem
@@ -256,9 +255,10 @@ def fill(
 def _join(path: Path, pieces: Sequence[Path], name: str, rows: int) -> None:
     with path.open("wb") as file:
         for piece in pieces:
-            values = load_file(piece).get(name)
-            if values is None:  # no image of this batch could be read
-                continue
+            with safe_open(piece, "np") as batch:
+                if name not in batch.keys():  # no image of it could be read
+                    continue
+                values = batch.get_tensor(name)
             if not file.tell():
                 shape = (rows, *values.shape[1:])
                 header = {"descr": values.dtype.str, "fortran_order": False, "shape": shape}

@@ -93,12 +93,12 @@ def choose(boxes, scores, count=4):
 
 def test_fewer_regions_than_asked_for_are_filled_up():
     person, twin, horse = [0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 9, 10]
-    boxes, scores = choose([twin, person, horse], [[0.6, 0], [0.8, 0.1], [0, 0.3]])
-    # The twin is the same class and overlaps; the horse is another class. Then the whole picture.
-    assert boxes == [person, horse, twin, [0, 0, 20, 10]]
-    assert scores == [0.8, 0.3, 0.6, 0]
-    boxes, scores = choose([twin, person, horse], [[0.6, 0], [0.8, 0.1], [0, 0.3]], count=2)
-    assert (boxes, scores) == ([person, horse], [0.8, 0.3])
+    third, scores = [0, 0, 10, 8], [[0.5, 0], [0.6, 0], [0.8, 0.1], [0, 0.3]]
+    boxes, best = choose([third, twin, person, horse], scores, count=5)
+    # The twins are the same class and overlap; the horse is another class. Then the whole picture.
+    assert boxes == [person, horse, twin, third, [0, 0, 20, 10]]
+    assert best == [0.8, 0.3, 0.6, 0.5, 0]
+    assert choose([third, twin, person, horse], scores, count=2) == ([person, horse], [0.8, 0.3])
     boxes, scores = choose([[5, 5, 5, 9], [30, 0, 40, 9]], [[0.9, 0], [0.9, 0]])  # empty, outside
     assert (boxes, scores) == ([[0, 0, 20, 10]] * 4, [0] * 4)
     assert choose([], [])[0] == [[0, 0, 20, 10]] * 4
@@ -121,7 +121,7 @@ def test_weights_load_as_torchvision_loads_its_own(tmp_path, images):
     for layer in network.modules():
         if isinstance(layer, FrozenBatchNorm2d):
             layer.eps = 0.0  # as torchvision sets it for its published weights
-            layer.running_var.uniform_(0.001, 0.9)
+            layer.running_var.uniform_(1e-5, 1e-3)
             layer.running_mean.normal_()
             layer.weight.copy_(layer.running_var.sqrt() * 0.5)
     state = {

@@ -54,16 +54,11 @@ def test_a_set_that_is_not_there_is_named_with_those_that_are(tmp_path, name):
 
 
 def test_class_scores_are_those_of_the_set_then_of_its_backbone(tmp_path):
-    store = open_features(write(tmp_path, "clip", notes={"backbone": "vit"}))
+    store = open_features(write(tmp_path, "grid_clip", notes={"backbone": "vit"}))
     assert not sets.labels_of(store, "labels_old").is_file()
-    only = write(tmp_path, "labels_other")
-    assert sets.labels_of(store, "labels_old") == only
-    old = write(tmp_path, "labels_old")
-    assert sets.labels_of(store, "labels_old") == old
-    backbone = write(tmp_path, "labels_vit")
-    assert sets.labels_of(store, "labels_old") == backbone
-    labels = write(tmp_path, "labels_clip")
-    assert sets.labels_of(store, "labels_old") == labels
+    for name in ("labels_only", "labels_old", "labels_vit", "labels_clip", "labels_grid_clip"):
+        labels = write(tmp_path, name)
+        assert sets.labels_of(store, "labels_old") == labels
 
 
 @pytest.mark.parametrize(("shape", "regions"), [((3, 4, 2), 4), ((3, 2), 1)])

@@ -6,6 +6,7 @@ from test_bert import write_bert
 
 from mmlib.core.errors import DataError
 from mmlib.features import words
+from mmlib.features.bert import BertEncoder
 from mmlib.features.words import TokenStates, covered
 
 TEXTS = ["a dog runs", "a Dog jumps"]
@@ -31,6 +32,8 @@ def test_another_bert_of_equal_size_gets_its_own_states(tmp_path, change):
 def test_states_are_computed_once(tmp_path, monkeypatch):
     folder = write_bert(tmp_path / "bert")
     first = states(folder, tmp_path / "cache")
+    alone, _ = BertEncoder.from_pretrained(folder, "frozen").token_states_all(TEXTS[:1])
+    np.testing.assert_allclose(first[:3], alone[0, 1:4], atol=2e-3)  # without [CLS] and [SEP]
     made = sorted((tmp_path / "cache").iterdir())
     monkeypatch.setattr("mmlib.features.bert.BertEncoder.from_pretrained", None)
     assert np.array_equal(states(folder, tmp_path / "cache"), first)
