@@ -105,8 +105,8 @@ def execute(notebook: Path, executed: Path, parameters: dict[str, Any], timeout:
         problem = traceback = ""
         try:
             # A loop of its own: nbclient's is shared by the threads of a Dask worker.
-            how = {"cwd": str(notebook.parent), "env": environment(folder)}
-            asyncio.run(client.async_execute(**how, cleanup_kc=True))
+            cwd = str(notebook.parent)
+            asyncio.run(client.async_execute(cwd=cwd, env=environment(folder), cleanup_kc=True))
         except CellExecutionError as error:
             problem = f"failed: {error.ename}: {error.evalue}"
             traceback = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", error.traceback)
