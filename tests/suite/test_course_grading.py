@@ -200,7 +200,7 @@ def test_a_check_that_cannot_be_kept_is_the_authors_fault(tmp_path, check, said)
 def test_export_has_the_metadata_of_nbgrader(teacher, tmp_path):
     [path], _ = versions.write("nbgrader", tmp_path, [teacher])
     assert path == tmp_path / "source" / "01_tiny" / "01_tiny.ipynb"
-    assert (path.parent / "checks" / "01_tiny.pickle").exists()
+    assert (path.parent / "checks" / "01_tiny.pt").exists()
     nb = nbformat.read(path, as_version=4)
     nbformat.validate(nb)
     cells = [(cell, cell.metadata.nbgrader) for cell in nb.cells if "nbgrader" in cell.metadata]
@@ -236,7 +236,7 @@ def test_pack_has_package_and_evidence_and_keeps_begun_work(teacher, tmp_path, m
     assert made == ([out / "notebooks" / "01_tiny.ipynb"], [])
     assert {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()} == {
         *("mmlib/a.py", "evidence/world.json", "README.md", versions.RECORD, *versions.PACKED),
-        *("notebooks/01_tiny.ipynb", "notebooks/checks/01_tiny.pickle"),
+        *("notebooks/01_tiny.ipynb", "notebooks/checks/01_tiny.pt"),
     }
     (out / "notebooks" / "01_tiny.ipynb").write_text("begun")
     (root / "mmlib" / "a.py").write_text("newer")

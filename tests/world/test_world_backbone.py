@@ -53,11 +53,6 @@ def found(pictures) -> dict[str, np.ndarray]:
     return scores(pictures)
 
 
-@pytest.fixture(scope="module")
-def script():
-    return SCRIPT
-
-
 # What it gives ------------------------------------------------------------------------------------
 
 
@@ -194,19 +189,19 @@ def test_perfect_answers_score_one_and_grey_pictures_have_no_colour():
 # Its training -------------------------------------------------------------------------------------
 
 
-def test_place_targets_mirror_with_the_picture(script):
-    cells, words = script.Truth.of_things(Scene((DOG,), (), "park", "flat", 0), False).T
-    mirrored, same_words = script.Truth.of_things(Scene((DOG,), (), "park", "flat", 0), True).T
+def test_place_targets_mirror_with_the_picture():
+    cells, words = SCRIPT.Truth.of_things(Scene((DOG,), (), "park", "flat", 0), False).T
+    mirrored, same_words = SCRIPT.Truth.of_things(Scene((DOG,), (), "park", "flat", 0), True).T
     flipped = cells // 8 * 8 + 7 - cells % 8
     assert set(mirrored) == set(flipped)
     assert set(words) == set(same_words)
     assert len(set(words)) == 5  # dog, brown, spotted, running, brown dog
 
 
-def test_variation_keeps_a_picture_and_mirrors_what_it_is_told_to(script):
+def test_variation_keeps_a_picture_and_mirrors_what_it_is_told_to():
     images = np.random.default_rng(0).integers(0, 255, (4, 128, 128, 3), dtype=np.uint8)
     flip = np.array([False, True, False, True])
-    shown = script.varied(images, flip, np.random.default_rng(1))
+    shown = SCRIPT.varied(images, flip, np.random.default_rng(1))
     for image, result, mirrored in zip(images, shown, flip, strict=True):
         inner = (result[:, ::-1] if mirrored else result)[8:-8, 8:-8]
         windows = [
@@ -217,16 +212,16 @@ def test_variation_keeps_a_picture_and_mirrors_what_it_is_told_to(script):
         assert sum(windows) == 1
 
 
-def test_a_stopped_training_ends_with_the_same_weights(script, tmp_path, monkeypatch):
+def test_a_stopped_training_ends_with_the_same_weights(tmp_path, monkeypatch):
     scenes = [sample_scene(seed) for seed in split_seeds("backbone", 16, seed=2)]
     pixels = np.stack([np.asarray(draw(scene)) for scene in scenes])
     args = argparse.Namespace(
         epochs=2, batch=8, rate=1e-3, seed=0, checkpoint=tmp_path / "whole.pt"
     )
-    whole = script.train(args, pixels, scenes)
+    whole = SCRIPT.train(args, pixels, scenes)
 
     args.checkpoint = tmp_path / "stopped.pt"
-    calls, real = [], script.loss_of
+    calls, real = [], SCRIPT.loss_of
 
     def stop_in_second_epoch(*given):
         calls.append(1)
@@ -234,18 +229,18 @@ def test_a_stopped_training_ends_with_the_same_weights(script, tmp_path, monkeyp
             raise KeyboardInterrupt
         return real(*given)
 
-    monkeypatch.setattr(script, "loss_of", stop_in_second_epoch)
+    monkeypatch.setattr(SCRIPT, "loss_of", stop_in_second_epoch)
     with pytest.raises(KeyboardInterrupt):
-        script.train(args, pixels, scenes)
-    monkeypatch.setattr(script, "loss_of", real)
-    resumed = script.train(args, pixels, scenes)
+        SCRIPT.train(args, pixels, scenes)
+    monkeypatch.setattr(SCRIPT, "loss_of", real)
+    resumed = SCRIPT.train(args, pixels, scenes)
     for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
-def test_grey_pictures_are_not_asked_for_colours(script):
+def test_grey_pictures_are_not_asked_for_colours():
     scene = Scene((DOG,), (), "park", "black and white", 0)
-    asked = script.Truth([scene, replace(scene, style="photo")]).asked
+    asked = SCRIPT.Truth([scene, replace(scene, style="photo")]).asked
     columns = dict(zip(("kind", "colour"), (0, len(KINDS)), strict=True))
     assert asked[0, columns["colour"]] == 0
     assert asked[0, columns["kind"]] == 1

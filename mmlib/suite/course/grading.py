@@ -7,7 +7,6 @@ not run. They run after all of the teacher's notebook but its exercises.
 import hashlib
 import json
 import os
-import pickle
 import signal
 import socket
 import tempfile
@@ -78,9 +77,9 @@ def kernel(
             with tqdm(total=len(cells), desc=name, unit="cell", delay=1.0, leave=False) as bar:
                 while isinstance(message := ours.recv(), int):
                     bar.update()
-            if not isinstance(message, bytes):
+            if isinstance(message, str):
                 raise CourseError(f"{name}: {message}")
-            keys = {key.exercise: key for key in pickle.loads(message)}
+            keys = {key.exercise: key for key in message}
             if list(keys) != [task.number for task in teacher.exercises]:
                 raise CourseError(f"{name}: its checks are of exercises {[*keys]}")
             yield keys, fork

@@ -1,8 +1,8 @@
 """The versions of a course: for students, for teachers, for nbgrader."""
 
 import hashlib
+import io
 import json
-import pickle
 import re
 from collections.abc import Container, Sequence
 from functools import partial
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import nbformat
+import torch
 
 from mmlib.core.paths import PACKAGE, cache_dir, evidence_dir, write_atomic
 from mmlib.suite.course.checks import CHECKS, CourseError
@@ -139,7 +140,7 @@ def _files(
                 cell.source = EXERCISES.sub(rf"\g<0>\n{GRADED}\n", cell.source, count=1)
     files = {name: (nbformat.writes(notebook) + "\n").encode()}
     if teacher.exercises and version != "answers":
-        files[(Path(name).parent / CHECKS / f"{stem}.pickle").as_posix()] = _sealed(teacher)
+        files[(Path(name).parent / CHECKS / f"{stem}.pt").as_posix()] = _sealed(teacher)
     return files
 
 
@@ -147,22 +148,18 @@ def _sealed(teacher: Teacher) -> bytes:
     """The sealed keys of a notebook's checks; kept for its code, that of mmlib and the evidence."""
     salt = _hash("\n".join(c.source for c in teacher.cells if c.cell_type == "code").encode())
     evidence = sorted((str(p), p.stat().st_size) for p in evidence_dir().rglob("*"))
-    state = f"{teacher.path.stem} {salt} {_package()} {evidence}"
-    cache = cache_dir()
-    path = cache / "course" / f"{_hash(state.encode())[:16]}.pickle" if cache else None
+    # All of mmlib: `core.source` would follow each module's imports, which takes longer.
+    code = sorted(p for p in PACKAGE.rglob("*") if p.suffix in (".py", ".yaml", ".json"))
+    mmlib = _hash(b"".join(path.read_bytes() for path in code))
+    name = _hash(f"{teacher.path.stem} {salt} {mmlib} {evidence}".encode())[:16]
+    path = cache / "course" / f"{name}.pt" if (cache := cache_dir()) else None
     if path and path.is_file():
         return path.read_bytes()
     with kernel(teacher) as (keys, _):
-        content = pickle.dumps({number: key.sealed(salt) for number, key in keys.items()})
+        torch.save({number: key.sealed(salt) for number, key in keys.items()}, file := io.BytesIO())
     if path:
-        write_atomic(path, partial(Path.write_bytes, data=content))
-    return content
-
-
-def _package() -> str:
-    """A hash of all of mmlib: `core.source` follows each module's imports, which takes longer."""
-    files = [p for p in PACKAGE.rglob("*") if p.suffix in (".py", ".yaml", ".json")]
-    return _hash(b"".join(path.read_bytes() for path in sorted(files)))
+        write_atomic(path, partial(Path.write_bytes, data=file.getvalue()))
+    return file.getvalue()
 
 
 def _packed() -> dict[str, bytes]:

@@ -8,7 +8,6 @@ and is compared elsewhere: no truth is in its process.
 import io
 import json
 import os
-import pickle
 import resource
 import signal
 import socket
@@ -33,8 +32,8 @@ def serve(
     """Run a notebook's cells (number, source), then hand-ins in forks; the target of a process.
 
     worked: the teacher's answers and checks. memory: bytes of a hand-in beyond those of the
-    notebook. report: is sent the number of each cell once it has run, then the pickled keys of the
-    checks, or what failed. control: brings a connection for each hand-in.
+    notebook. report: is sent the number of each cell once it has run, then the keys of the checks,
+    or what failed. control: brings a connection for each hand-in.
     """
     os.environ |= {"MPLBACKEND": "agg", "CUDA_VISIBLE_DEVICES": "", "IPYTHONDIR": folder}
     end_with(parent)
@@ -64,7 +63,7 @@ def serve(
             for source in worked:
                 if error := _error(shell, source):
                     raise error
-            report.send(pickle.dumps(checks.collected))
+            report.send(checks.collected)
         except BaseException as error:
             report.send(f"its answers and checks fail with {_line(error)}")
         os._exit(0)
