@@ -39,9 +39,8 @@ and opposite where the interval lies beyond ±d.)
 - **Mixed**: parts of the claim are decided in different ways. **Undecided**: the run cannot tell. \
 *Needs* says how many seeds decide an effect of size d in four runs of five (*borderline*: these \
 would); without it, seeds alone would not. **Not tested**: the study page says why.
-- **Parts**: a claim about a mean, or "on the whole", is judged on the pooled effect of its parts; \
-one that names conditions counts each of them; data sets built by hand are never pooled. *2 of 3*: \
-two of three parts have the verdict, the third is open; the lower one is shown.
+- **Parts**: a claim counts each of its parts (collections, systems, metrics). *2 of 3*: two of \
+three parts have the verdict, the third is open; the lower one is shown.
 - **Paper**: its own effect, where it prints one, and whether our intervals hold it (*in*, *out*, \
 *1 of 3*).
 

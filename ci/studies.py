@@ -51,10 +51,10 @@ HEAD = """`{command}` makes this page from the records in `evidence/` and from \
 {links}."""
 RULE = """An interval covers training seeds and test items, as a rule, and takes the training \
 data as given. *d* is the smallest effect that would matter. The \
-[rule](../../mmlib/core/rule.txt) gives the verdict. *Ours* is the pooled effect, or that of the \
-part that is named, the lowest. The last column has how often half of the seeds give another \
-verdict, and how often another that is decided. [The ledger](../ledger.md) marks verdicts that a \
-correction would take."""
+[rule](../../mmlib/core/rule.txt) gives the verdict. *Ours* is the effect, of several parts that \
+of the part that is named, the lowest. The last column has how often half of the seeds give \
+another verdict, and how often another that is decided. [The ledger](../ledger.md) marks verdicts \
+that a correction would take."""
 EXPLAINED = """Settings have the names of their fields in its budgets. *Read \
 with*: how many seeds were on record each time that verdicts were read. The last column of the \
 settings is the tier `paper`, which was never run in full."""
