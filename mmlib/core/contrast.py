@@ -26,6 +26,7 @@ Term = tuple[str, str, str]  # collection, system, metric
 TERM = re.compile(r"(?P<system>.+?)(?: \[(?P<metric>.+)\])?(?: @ (?P<collection>.+))?")
 NOT_TRAINED = "these systems were not trained"
 ONE_SEED = "one seed has no interval"
+TIERS = ("world", "flickr8k", "paper", "controlled")
 
 
 class Recorded(NamedTuple):
@@ -194,9 +195,9 @@ def claims_of(
 
     A claim there has the fields of `Claim`, those in `defaults` unless it has its own, and what
     tests it: the fields of `Contrast`, or else a function of its id. Raises ValueError where it has
-    neither or both.
+    neither or both, or a wrong field.
     """
-    table = table_beside(module)
+    table, module = table_beside(module), module.removesuffix(".py") + ".yaml"
     defaults, claims = table.pop("defaults", {}), []
     if unknown := functions.keys() - table.keys():
         raise ValueError(f"{module}: functions of no claim: {', '.join(sorted(unknown))}")
@@ -204,6 +205,10 @@ def claims_of(
         row = {**defaults, **row}
         if ("parts" in row) + ("untested" in row) + (name in functions) != 1:
             raise ValueError(f"{module}: {name} needs one of parts, untested and a function")
+        selected, tiers = row.get("collections", []), row.get("tiers", TIERS)
+        known = isinstance(selected, list) or selected in vocabulary.collections
+        if not known or not {*tiers} <= {*TIERS} or " - " in str(row.get("parts")):
+            raise ValueError(f"{module}: {name}: {selected}, {tiers} or - in the place of −")
         words = {field.name: row.pop(field.name) for field in fields(Claim) if field.name in row}
         try:
             effects = functions.get(name) or Contrast(vocabulary, **row)

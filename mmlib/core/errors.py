@@ -8,8 +8,7 @@ from pathlib import Path
 class Problem:
     """What is wrong, where, and how to mend it.
 
-    row: line of the file as an editor counts it (from 1), or None where the file as a whole is
-    meant.
+    row: line of the file as an editor counts it, from 1; None where the whole file is meant.
     """
 
     path: Path

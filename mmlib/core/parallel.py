@@ -59,9 +59,7 @@ def in_processes(
 
 
 def connect(address: str) -> "Client":
-    """A client of the Dask scheduler at "tcp://host:8786", or "tls://host:8786" with certificates
-    in Dask's configuration. Raises DataError where none answers.
-    """
+    """A client of the Dask scheduler at "tcp://host:8786" or "tls://…". Raises DataError."""
     from distributed import Client
 
     try:

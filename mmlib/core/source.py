@@ -14,14 +14,12 @@ def imported_modules(module: str) -> frozenset[str]:
 
     Imports inside functions count too. Raises ValueError for a name that is no module of mmlib.
     """
-    imported: set[str] = set()
-    waiting = [module]
+    imported, waiting = set[str](), [module]
     while waiting:
         name = waiting.pop()
         if name in imported:
             continue
-        path = _file(name)
-        if path is None:
+        if (path := _file(name)) is None:
             raise ValueError(f"{name} is no module of mmlib")
         imported.add(name)
         for node in ast.walk(ast.parse(path.read_bytes())):

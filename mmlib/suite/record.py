@@ -222,7 +222,7 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     say.
     """
     evidence, experiment = read(number, tier, folder), experiment_of(number)
-    lacking = incomplete(evidence, experiment)
+    gaps = incomplete(evidence, experiment)
     assessed = assessments(number, evidence)
     with rc_context():
         plots.use_style()  # without it names stand outside of the picture
@@ -233,12 +233,12 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     for name, table in tables.items():
         write_atomic(out / f"{name}.csv", without_formulas(table).to_csv)
     features, claims = evidence.header["features"], [entry.record() for entry in assessed]
-    verdicts = {"incomplete": lacking, "features": features, "claims": claims}
-    write_json(out / "verdicts.json", verdicts)
-    lines = [f"INCOMPLETE: {sentence}" for sentence in lacking]
+    write_json(out / "verdicts.json", {"incomplete": gaps, "features": features, "claims": claims})
+    lines = [f"INCOMPLETE: {sentence}" for sentence in gaps]
     lines += [f"features: {features_text(features)}"] if features else []
-    shown = tables["ledger"][["claim", "effect, 95 % interval", "verdict"]].to_string()
+    shown = [tables["ledger"][["claim", "effect, 95 % interval", "verdict"]].to_string()]
+    shown += [f"{a.claim.id} is not tested: {a.why}" for a in assessed if not a.parts]
     seeds = f"{len(evidence.seeds)} seeds"
     if len(evidence.seeds) < 2:
         seeds = "one seed, so the intervals tell nothing of what another training would give"
-    return "\n".join([*lines, shown, "", f"{seeds}; all of it is in {out}"])
+    return "\n".join([*lines, *shown, "", f"{seeds}; all of it is in {out}"])

@@ -190,6 +190,9 @@ def test_claims_are_read_with_defaults_and_what_tests_them(tmp_path):
         ("C5:", "C6:", "functions of no claim: C5"),
         ("parts: A − B, ", "parts: A − B, metrics: [x], ", "C1: .*'metrics'"),
         ("claim: four, ", "", "C4: .*'claim'"),
+        ("parts: A − B, ", "parts: A - B, ", "claims.yaml: C1: .*−"),
+        ("parts: A − B, collections: [own]", "parts: A − B, collections: own", "C1: own, "),
+        ("{claim: five}", "{claim: five, tiers: [wrld]}", "C5: .*'wrld'"),
     ],
 )
 def test_mistakes_in_claims_name_the_claim(tmp_path, old, new, message):

@@ -209,7 +209,7 @@ def _with_unseen(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
     rows = {}
     for name in names:
         rows[name] = (name, False)
-        if name == systems.UNSEEN:
+        if name == "unseen pairs":
             rows[f"{name}, alone"] = (name, True)
     return rows
 
@@ -343,8 +343,9 @@ def in_family(bars: Mapping[str, float], title: str = "") -> Figure:
 def figures(evidence: Evidence) -> dict[str, Figure]:
     """All figures that need nothing but evidence, by file name."""
     if evidence.header["tier"] == systems.CONTROLLED_TIER:
-        return {"binding": binding_by_pictures(evidence), "regions": binding_by_regions(evidence),
-                "drawn": binding_drawn(evidence)}  # fmt: skip
+        maps = dict(binding=binding_by_pictures, regions=binding_by_regions, drawn=binding_drawn)
+        complete = {*systems.CONTROLLED} <= {*evidence.datasets}  # else a map lacks places
+        return {name: make(evidence) for name, make in maps.items() if complete}
     panels = {}
     for name in (name for name in evidence.datasets if not name.endswith(WITH_BERT)):
         shown = [row for row in with_rows(evidence, name, ORDER) if row != "Random"]

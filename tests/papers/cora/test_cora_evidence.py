@@ -12,6 +12,7 @@ from mmlib.core.ranking import KS
 from mmlib.papers.cora import show
 from mmlib.papers.cora.claims import CLAIMS
 from mmlib.papers.cora.data import Captions
+from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.systems import BAG, CAPTIONS, QUERY_TIME, SYSTEMS, System
 
 
@@ -114,6 +115,13 @@ def test_a_system_is_what_its_name_says(name):
     assert replace(SYSTEMS[name], record_diagnostics=name == "CORA") == System(
         name, **OURS[name], record_diagnostics=name == "CORA"
     )
+
+
+@pytest.mark.parametrize("row", [{"like": "CORRA"}, {"width": 3}])
+def test_a_bad_row_is_named(monkeypatch, row):
+    monkeypatch.setitem(systems._ROWS, "new", row)
+    with pytest.raises(ValueError, match=r"systems.yaml: (new|CORRA) has no row, or a wrong field"):
+        systems.system("new")
 
 
 @pytest.mark.parametrize("table", PRINTED)

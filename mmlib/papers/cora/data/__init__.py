@@ -88,7 +88,7 @@ def load_study(tier: str, datasets: Sequence[str] = ()) -> Study:
             precomputed.find(*present)  # says what is missing
     names = [*study, *systems.retrained(study)]
     if _bert(tier).is_dir():
-        names += [name + WITH_BERT for name in study if name not in systems.WITHOUT_BERT]
+        names += [name + WITH_BERT for name in study if name != systems.CLEAR]
     return {name: study[original(name)] for name in datasets or names}
 
 

@@ -16,7 +16,6 @@ CONTROLLED_TIER = "controlled"
 WITH_BERT, LONGER, TUNED = "_bert", "_long", "_tuned"
 # Each ending's systems in the table.
 ENDINGS = {WITH_BERT: "with BERT", LONGER: "longer", TUNED: "tuned"}
-WITHOUT_BERT = (CLEAR,)  # the picture world's BERT has read sentences
 ERRORS = ("tokens", "attribute", "edge", "mixed")  # kinds of simulated parse errors (Section 9)
 RATES = (10, 20, 30)  # percent of the captions
 LITTLE_HARM = 0.97  # the share of its RSUM that CORA keeps at the highest rate if C8 holds
@@ -109,10 +108,13 @@ _ROWS = {name: row for rows in (*TABLES.values(), _TABLE["others"]) for name, ro
 
 
 def system(name: str) -> System:
-    """A system of the table, made of the one that it is like."""
-    changes = dict(_ROWS[name])
-    base = system(changes.pop("like")) if "like" in changes else System(name)
-    return replace(base, **{"system": name, "record_diagnostics": False, **changes})
+    """A system of the table, made of the one that it is like. Raises ValueError for a bad row."""
+    try:
+        changes = dict(_ROWS[name])
+        base = system(changes.pop("like")) if "like" in changes else System(name)
+        return replace(base, **{"system": name, "record_diagnostics": False, **changes})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"systems.yaml: {name} has no row, or a wrong field: {error}") from None
 
 
 SYSTEMS = {name: system(name) for names in TABLES.values() for name in names}
@@ -129,7 +131,6 @@ COMPARISONS = [tuple(pair.split(" − ")) for pair in _TABLE["comparisons"]]
 BUDGETS = {name: Settings(**fields) for name, fields in _TABLE["budgets"].items()}
 CONTROLLED: dict[str, dict[str, Any]] = _TABLE["controlled"]  # collection -> its dials
 ON_CONTROLLED: list[str] = _TABLE["on controlled"]
-UNSEEN = "unseen pairs"
 DATASETS[CONTROLLED_TIER] = tuple(CONTROLLED)
 
 
@@ -142,16 +143,14 @@ def original(dataset: str) -> str:
 
 def retrained(names: Iterable[str]) -> list[str]:
     """The collections of the same captions as these, on which some systems have other budgets."""
-    every = (name + suffix for suffix in (LONGER, TUNED) for name in names)
-    return [name for name in every if name in BUDGETS]
+    return [name + end for end in (LONGER, TUNED) for name in names if name + end in BUDGETS]
 
 
 def datasets(tier: str) -> list[str]:
     """The collections of a complete record: all of a tier, retrained, and read by a BERT."""
     plain = DATASETS[tier]
-    if tier == CONTROLLED_TIER:
-        return list(plain)
-    with_bert = (name + WITH_BERT for name in plain if name not in WITHOUT_BERT)
+    # The picture world's BERT has read sentences.
+    with_bert = [name + WITH_BERT for name in plain if name != CLEAR and name not in CONTROLLED]
     return [*plain, *retrained(plain), *with_bert]
 
 
