@@ -150,14 +150,19 @@ def test_words_of_controlled_pairs_start_at_random_and_oracles_are_scored():
 
 
 def test_every_recorded_collection_has_its_name():
-    for name, pairs in load_study(
-        "controlled", [collections.HELPFUL, collections.UNDECIDING]
-    ).items():
+    names = [collections.HELPFUL, collections.UNDECIDING]
+    for name, pairs in load_study("controlled", names).items():
         assert len(pairs.train) == CONTROLLED[name].pairs
         assert pairs.relations == collections.relations_of(name)
     for name, dials in CONTROLLED.items():
         numbers = f"{dials.relations} relations, {dials.cues} cues, {dials.pairs} pairs"
         assert name == numbers + ", deciding nothing" * (dials.decides == 0)
+
+
+def test_texts_to_show_cover_different_relations():
+    rows = data.some_texts(pairs := tiny_coherence.related(60), 3)
+    assert len(set(rows)) == 3
+    assert all(pairs.labels[row, c] for c, row in enumerate(rows))
 
 
 # --- Arrays --------------------------------------------------------------------------------------
