@@ -219,9 +219,8 @@ def assess(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
         needed = None  # one seed does not tell how much seeds differ
     sentences = []
     if len(verdicts) > 1:
-        sentences.append(
-            f"judged part by part; of {len(verdicts)} parts {counted(verdicts.values())}"
-        )
+        tally = counted(verdicts.values())
+        sentences.append(f"judged part by part; of {len(verdicts)} parts {tally}")
         if open_ and "negligible" in verdicts.values():
             sentences.append("so it does not hold of every part, whatever the open ones are")
     if open_:

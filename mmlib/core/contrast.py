@@ -208,7 +208,7 @@ def claims_of(
         selected, tiers = row.get("collections", []), row.get("tiers", TIERS)
         known = isinstance(selected, list) or selected in vocabulary.collections
         if not known or not {*tiers} <= {*TIERS} or " - " in str(row.get("parts")):
-            raise ValueError(f"{module}: {name}: {selected}, {tiers} or - in the place of −")
+            raise ValueError(f"{module}: {name}: {selected}, {tiers} or - for − is wrong")
         words = {field.name: row.pop(field.name) for field in fields(Claim) if field.name in row}
         try:
             effects = functions.get(name) or Contrast(vocabulary, **row)

@@ -73,6 +73,13 @@ class Effect(Interval):
         return replace(self, se=variance**0.5, df=df, seeds=seeds, se_bound=None)
 
 
+def _numbered(clusters: Any) -> tuple[np.ndarray, int]:
+    member, names = pd.factorize(np.asarray(clusters))
+    if len(names) < 2:
+        raise ValueError("an interval over items needs at least two clusters")
+    return member, len(names)
+
+
 def crossed(values: np.ndarray, clusters: Any) -> Effect:
     """Mean of values (seeds, items), or (items,) for one seed, over both seeds and items.
 
@@ -86,10 +93,8 @@ def crossed(values: np.ndarray, clusters: Any) -> Effect:
     interval is over clusters only. Raises ValueError for fewer than two clusters.
     """
     values = np.atleast_2d(np.asarray(values, dtype=float))
-    member, names = pd.factorize(np.asarray(clusters))
-    (seeds, items), count = values.shape, len(names)
-    if count < 2:
-        raise ValueError("an interval over items needs at least two clusters")
+    member, count = _numbered(clusters)
+    seeds, items = values.shape
     if len(member) != items:
         raise ValueError(f"{items} items, but {len(member)} clusters named")
     mean = float(values.mean())
@@ -137,9 +142,7 @@ def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:
     return Effect(float(values.mean()), (variance / n) ** 0.5, n - 1.0, variance, n)
 
 
-def slope(
-    predictors: np.ndarray, response: np.ndarray, column: int, clusters: Sequence | np.ndarray
-) -> Effect:
+def slope(predictors: np.ndarray, response: np.ndarray, column: int, clusters: Any) -> Effect:
     """Change of the response (items,) with one standard deviation of a predictor, others held.
 
     predictors (items, p): each is scaled to unit standard deviation; column: which is meant.
@@ -147,15 +150,15 @@ def slope(
     degrees of freedom. Seeds are not in it. A constant predictor gives NaN.
     """
     table = np.asarray(predictors, dtype=float)
-    member, names = pd.factorize(np.asarray(clusters))
+    member, count = _numbered(clusters)
     spread = table.std(0, ddof=1)
     if not np.isfinite(table).all() or not np.isfinite(response).all() or not spread.all():
-        return Effect(np.nan, np.nan, len(names) - 1.0)
+        return Effect(np.nan, np.nan, count - 1.0)
     scaled = np.column_stack([np.ones(len(table)), (table - table.mean(0)) / spread])
     from statsmodels.regression.linear_model import OLS  # late: it takes a second
 
     fit = OLS(response, scaled).fit(cov_type="cluster", cov_kwds={"groups": member}, use_t=True)
-    return Effect(float(fit.params[1 + column]), float(fit.bse[1 + column]), len(names) - 1.0)
+    return Effect(float(fit.params[1 + column]), float(fit.bse[1 + column]), count - 1.0)
 
 
 def difference(a: Effect, b: Effect) -> Effect:

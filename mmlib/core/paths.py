@@ -37,10 +37,7 @@ def own_dataset() -> Path | None:
 
 
 def choose(features: str = "", evidence: str | Path = "", dataset: str | Path = "") -> None:
-    """Let this process, and those that it starts, use this feature set, evidence and data set.
-
-    What is empty stays as the environment has it.
-    """
+    """Let this process, and those that it starts, use these; what is empty stays as it is."""
     if features:
         os.environ["MMLIB_FEATURES"] = features
     for variable, folder in (("MMLIB_EVIDENCE", evidence), ("MMLIB_DATASET", dataset)):
