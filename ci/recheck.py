@@ -32,7 +32,7 @@ from mmlib.core.experiment import Experiment
 from mmlib.core.jobs import EPOCHS, NO_SEED, Answer, Data, History, Job, JobFunction, Run
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import evidence_dir
-from mmlib.core.recordings import folder_of, paths_of
+from mmlib.core.recordings import paths_of
 from mmlib.core.regression import CONFIDENCE, is_same, spread
 from mmlib.suite import record
 from mmlib.suite.cli import TIERS
@@ -103,8 +103,8 @@ def recheck(
 
 def _again(function: JobFunction, job: Job, data: Data, epochs: int, path: Path) -> tuple:
     """A job and its answer; of a training that ends early, the epochs so far."""
-    if path.exists():
-        return job, read_answer(path)
+    if earlier := read_answer(path):
+        return job, earlier
     history: History = []
 
     def stop(so_far: History) -> None:
@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for number in PAPERS if args.number == "all" else [args.number]:
             experiment = experiment_of(number)
-            folder = folder_of(evidence_dir(), args.tier, experiment.paper)
+            folder = evidence_dir() / args.tier / experiment.paper
             if args.number == "all" and not paths_of(folder):
                 continue  # not every paper is recorded on every tier
             found = record.read(number, args.tier)

@@ -26,7 +26,7 @@ from mmlib.core.errors import DataError
 from mmlib.core.forest import forest
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import PACKAGE, write_atomic
-from mmlib.core.recordings import folder_of, paths_of
+from mmlib.core.recordings import paths_of
 from mmlib.core.tables import paper_tables
 from mmlib.suite import record
 from mmlib.suite.cli import TIERS
@@ -114,7 +114,7 @@ def collect(numbers: Sequence[str], draw: bool) -> dict[str, dict[str, TierPart]
     sizes = {}
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         for tier in TIERS if path.stem[:2] in numbers else ():
-            if files := paths_of(folder_of(evidence, tier, PAPERS[path.stem[:2]])):
+            if files := paths_of(evidence / tier / PAPERS[path.stem[:2]]):
                 call = (path.stem, tier, evidence, pictures)
                 sizes[call] = sum(file.stat().st_size for file in files)
     largest_first = sorted(sizes, key=lambda call: -sizes[call])  # no core waits for the last

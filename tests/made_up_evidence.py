@@ -66,7 +66,7 @@ def make(
 def write(folder: Path, tier="world", method_version=1, **how) -> Evidence:
     """Write it, alone, where `mmlib judge --evidence FOLDER` looks."""
     found = make(tier, **how)
-    place = recordings.folder_of(folder, tier, PAPER)
+    place = folder / tier / PAPER
     for path in recordings.paths_of(place):
         path.unlink()
     recordings.write(place, found.series, {**found.header, "method_version": method_version})

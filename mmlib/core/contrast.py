@@ -70,9 +70,8 @@ class Vocabulary:
         result = self.recorded(evidence, term)
         assert result is not None, f"{term} is not on record"
         system, metric, split, change = result
-        if change is None:
-            return evidence.values(collection, system, metric, seeds, split)
-        return evidence.derived(name, change, collection, system, metric, seeds, split)
+        named = (name, change) if change else None
+        return evidence.values(collection, system, metric, seeds, split, named)
 
     def strongest(
         self, evidence: Evidence, collection: str, systems: Iterable[str], metric: str

@@ -5,7 +5,6 @@ really imports, so that nothing is trained twice and nothing stale is taken for 
 """
 
 import hashlib
-import io
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +19,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from mmlib.core.device import pick_device
-from mmlib.core.errors import DataError
 from mmlib.core.evidence import in_order
-from mmlib.core.files import cached
+from mmlib.core.files import cached, kept, write_tensors
 from mmlib.core.jobs import EPOCHS, JOB, SERIES, Answer, Data, Job, JobFunction, Run, Stage
 from mmlib.core.parallel import in_processes, on_cluster
-from mmlib.core.paths import cache_dir, write_atomic
+from mmlib.core.paths import cache_dir
 from mmlib.core.source import source_hash
 
 SECONDS = "CPU seconds"
@@ -87,9 +85,9 @@ def run_jobs(
     paths = [folder / f"{job_key(stage.function, job, data[job.dataset])}.job" for job in jobs]
     answers: dict[int, Answer] = {}
     for i, (path, job) in enumerate(zip(paths, jobs, strict=True)):
-        if path.exists():
-            answers[i] = read_answer(path)
-            on_answer(job, answers[i])
+        if kept_answer := read_answer(path):
+            answers[i] = kept_answer
+            on_answer(job, kept_answer)
     devices = _devices(resources, stage.parallel)
     calls = [
         (stage.function, i, job, data[job.dataset], devices[n % len(devices)], paths[i])
@@ -145,25 +143,18 @@ def write_answer(path: Path, answer: Answer) -> None:
     """Keep the answer of the job whose key is the file's stem."""
     series = [(split, metric) for split, metrics in answer.values.items() for metric in metrics]
     values = [np.asarray(answer.values[split][metric], np.float32) for split, metric in series]
-    notes = {"key": path.stem, "series": series, "history": list(answer.history)}
-    text, buffer = json.dumps({**notes, "seconds": answer.seconds}), io.BytesIO()
-    np.savez_compressed(buffer, *values, notes=np.array(text))
-    content = buffer.getvalue()
-    write_atomic(path, lambda file: file.write_bytes(hashlib.sha256(content).digest() + content))
+    notes = {"series": series, "history": list(answer.history), "seconds": answer.seconds}
+    arrays = {str(number): value for number, value in enumerate(values)}
+    write_tensors(path, arrays, {"answer": json.dumps(notes)})
 
 
-def read_answer(path: Path) -> Answer:
-    """What `write_answer` kept. Raises DataError for a damaged file and for another job's."""
-    content = path.read_bytes()
-    checksum, content = content[:32], content[32:]
-    if hashlib.sha256(content).digest() != checksum:
-        raise DataError(f"{path}: not a finished job (another checksum); delete it")
-    with np.load(io.BytesIO(content)) as file:
-        notes, values = json.loads(str(file["notes"])), dict[str, dict[str, np.ndarray]]()
-        for number, (split, metric) in enumerate(notes["series"]):
-            values.setdefault(split, {})[metric] = file[f"arr_{number}"]
-    if notes["key"] != path.stem:
-        raise DataError(f"{path}: of another job, {notes['key']}; delete it")
+def read_answer(path: Path) -> Answer | None:
+    """What `write_answer` kept; None where there is none, or the file is damaged (`files.kept`)."""
+    if (earlier := kept(path)) is None:
+        return None
+    notes, values = json.loads(earlier[1]["answer"]), dict[str, dict[str, np.ndarray]]()
+    for number, (split, metric) in enumerate(notes["series"]):
+        values.setdefault(split, {})[metric] = earlier[0][str(number)]
     return Answer(values, notes["history"], notes["seconds"])
 
 

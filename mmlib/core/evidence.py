@@ -26,6 +26,7 @@ from mmlib.core.paths import PACKAGE
 OTHER_FEATURES = "trained on other features than recorded"
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 Key = tuple[str, str, str, str]  # data set, split, system, metric
+Change = tuple[str, Callable[[np.ndarray], Any]]
 
 
 def in_order(series: pd.DataFrame) -> pd.DataFrame:
@@ -45,7 +46,7 @@ class Evidence:
     series: pd.DataFrame
     header: Mapping[str, Any]
     recordings: Sequence[Mapping[str, Any]] = ()
-    _derived: dict[tuple[str, Key], dict[int, Any]] = field(
+    _changed: dict[tuple[str, Key], dict[int, Any]] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -120,47 +121,31 @@ class Evidence:
         metric: str,
         seeds: Sequence[int] | None = None,
         split: str = "test",
+        change: Change | None = None,
     ) -> np.ndarray:
         """Values (seeds, items), float64; NaN for an item that is skipped.
 
         seeds: those of them that the data set has; default: all that it has. A system without seeds
-        (a closed form) has its one row for every seed.
+        (a closed form) has its one row for every seed. change: name and function of what is made
+        of each row, which is computed once a seed and name.
         Raises DataError for what was not recorded.
         """
         key = dataset, split, system, metric
-        return _stacked(self._series[key][seed] for seed in self._recorded(key, seeds))
-
-    def derived(
-        self,
-        name: str,
-        figure: Callable[[np.ndarray], np.ndarray],
-        dataset: str,
-        system: str,
-        metric: str,
-        seeds: Sequence[int] | None = None,
-        split: str = "test",
-    ) -> np.ndarray:
-        """`figure` of each row of `values`; computed once a seed, and kept under `name`."""
-        key = dataset, split, system, metric
-        recorded = self._recorded(key, seeds)
-        figures = self._derived.setdefault((name, key), {})
-        for seed in set(recorded) - figures.keys():
-            figures[seed] = figure(self._series[key][seed].astype(float))
-        return np.array([figures[seed] for seed in recorded])
-
-    def _recorded(self, key: Key, seeds: Sequence[int] | None) -> list[int]:
-        """The seeds of series that stand for these; see `values`."""
-        dataset, split, system, metric = key
         if key not in self._series:
             raise DataError(f"no evidence of {metric} of {system} on {dataset} ({split})")
         common = self.seeds_of(dataset)
         wanted = common if seeds is None else [seed for seed in seeds if seed in common]
         if [*self._series[key]] == [NO_SEED]:
-            return [NO_SEED] * len(wanted or seeds or self.seeds)
-        if seeds is not None and not wanted:
+            wanted = [NO_SEED] * len(wanted or seeds or self.seeds)
+        elif seeds is not None and not wanted:
             asked = ", ".join(map(str, seeds))
             raise DataError(f"no evidence of {system} on {dataset} for seed {asked}")
-        return wanted
+        if change is None:
+            return _stacked(self._series[key][seed] for seed in wanted)
+        figures = self._changed.setdefault((change[0], key), {})
+        for seed in set(wanted) - figures.keys():
+            figures[seed] = change[1](self._series[key][seed].astype(float))
+        return np.array([figures[seed] for seed in wanted])
 
     def clusters(self, dataset: str, split: str = "test") -> np.ndarray:
         """The cluster of each item of a data set, (items,)."""

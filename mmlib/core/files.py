@@ -1,37 +1,39 @@
-"""Files of users: lines of text, folders, caches, locks, and arrays larger than memory."""
+"""Files of users: folders, caches, locks, and arrays larger than memory."""
 
 import hashlib
 import mmap
 import os
+import stat
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from filelock import FileLock, Timeout
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors import safe_open
+from safetensors.numpy import save
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import write_atomic
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")  # suffixes
+Arrays = Mapping[str, np.ndarray]
+DIGEST = "sha256"  # the note of a safetensors file that has the hash of all else
 # filelock then goes on with a file that is there as long as the lock, so nobody need know.
 warnings.filterwarnings("ignore", "flock not supported", UserWarning)
 
 
-def text_lines(path: Path, mend: str) -> Iterator[tuple[int, str | Problem]]:
-    """Number and text of each line of a file, or what is wrong with a line that is not UTF-8.
+def regular_file(path: Path, mend: str = "name a file") -> Path:
+    """The path, where it leads to a regular file: of a pipe or a device reading may never end.
 
-    Line ends are left out, and so is the byte order mark that some editors begin a file with.
+    Raises FileNotFoundError, and DataError for anything else, such as a folder.
     """
-    with path.open("rb") as file:
-        for row, raw in enumerate(file, start=1):
-            try:
-                yield row, raw.decode("utf-8-sig" if row == 1 else "utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                yield row, Problem(path, row, f"not UTF-8: {error}", mend)
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        kind = "a folder" if path.is_dir() else "a pipe, a socket or a device"
+        raise DataError(Problem(path, None, f"is {kind}, not a file", mend))
+    return path
 
 
 def listed(folder: Path, pattern: str) -> list[Path]:
@@ -46,26 +48,70 @@ def listed(folder: Path, pattern: str) -> list[Path]:
     )
 
 
-def write_tensors(
-    path: Path, arrays: Mapping[str, np.ndarray], notes: Mapping[str, str] | None = None
-) -> None:
-    """Write arrays and notes into a safetensors file.
+def write_tensors(path: Path, arrays: Arrays, notes: Mapping[str, str] | None = None) -> None:
+    """Write arrays and notes into a safetensors file, for `read_tensors` and `kept`.
 
-    It goes through memory, so that a full disk is an OSError that names the file, and the file can
-    be read by whom the user's umask lets: safetensors' own writing does neither.
+    The file's name and a hash of all join the notes. It goes through memory, so that a full disk is
+    an OSError that names the file, and the file can be read by whom the user's umask lets:
+    safetensors' own writing does neither.
     """
     # Of an array in another order safetensors writes the bytes as they lie, and reads others.
     ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    content = save(ordered, dict(notes) if notes else None)
+    notes = {**(notes or {}), "file": path.name}
+    content = save(ordered, {**notes, DIGEST: _digest(ordered, notes)})
     write_atomic(path, lambda file: file.write_bytes(content))
 
 
-def cached(path: Path | None, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The arrays that `make` gives, kept in a safetensors file; one that is cut is made anew."""
+def read_tensors(path: Path, mend: str = "delete it") -> tuple[Arrays, dict[str, str]]:
+    """Arrays and notes of a file of `write_tensors`.
+
+    Raises FileNotFoundError, and DataError where the content has not the hash that was written with
+    it: a damaged file, or one without a hash, as earlier versions wrote it.
+    """
+    regular_file(path, mend)
+    try:
+        with safe_open(path, "np") as file:
+            notes = dict(file.metadata() or {})
+            arrays = {name: file.get_tensor(name) for name in file.keys()}
+    except Exception as error:  # whatever a damaged file leads to
+        raise DataError(Problem(path, None, f"damaged: {error}", mend)) from None
+    if (digest := notes.pop(DIGEST, "")) != _digest(arrays, notes):
+        problem = "damaged: its content has another hash" if digest else "has no hash"
+        raise DataError(Problem(path, None, problem, mend))
+    return arrays, notes
+
+
+def _digest(arrays: Arrays, notes: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(repr(sorted(notes.items())).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name!r} {array.dtype.name} {array.shape}".encode())
+        digest.update(array.data)
+    return digest.hexdigest()
+
+
+def kept(path: Path) -> tuple[Arrays, dict[str, str]] | None:
+    """Arrays and notes that were written under this name; None where they are to be made anew.
+
+    That is where there are none and, with a line on stderr, where the file is damaged or renamed.
+    """
+    try:
+        arrays, notes = read_tensors(path, "made anew")
+        if notes["file"] != path.name:
+            raise DataError(Problem(path, None, f"is another file, {notes['file']}", "made anew"))
+        return arrays, notes
+    except FileNotFoundError:
+        return None
+    except DataError as error:
+        print(error, file=sys.stderr)
+        return None
+
+
+def cached(path: Path | None, make: Callable[[], Arrays]) -> Arrays:
+    """The arrays that `make` gives, or has given earlier, kept in a file."""
     if path is None:
         return make()
-    with suppress(FileNotFoundError, SafetensorError):
-        return load_file(path)
+    if earlier := kept(path):
+        return earlier[0]
     arrays = make()
     write_tensors(path, arrays)
     return arrays
@@ -73,7 +119,7 @@ def cached(path: Path | None, make: Callable[[], dict[str, np.ndarray]]) -> dict
 
 def file_hash(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal digits."""
-    with path.open("rb") as file:
+    with regular_file(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -114,9 +160,8 @@ def alone(lock: Path, busy: str) -> Iterator[None]:
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
     mount = next(folder for folder in lock.resolve().parents if folder.is_mount())
-    held = FileLock(lock, timeout=0)
     try:
-        held.acquire()
+        held = FileLock(lock, timeout=0).acquire()
     except Timeout:
         raise DataError(
             f"{busy}; where nothing of the kind runs, delete {lock}, which the file system at "
@@ -128,7 +173,5 @@ def alone(lock: Path, busy: str) -> Iterator[None]:
             f"{lock}: cannot be locked ({reason}): the file system at {mount} has no locks, or "
             "lets nobody write there; take a folder on another one"
         ) from None
-    try:
+    with held:
         yield
-    finally:
-        held.release()

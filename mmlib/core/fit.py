@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -19,11 +18,6 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from mmlib.core.errors import DataError
 from mmlib.core.jobs import History, Run
 from mmlib.core.paths import write_atomic
-
-UNREADABLE = (  # what PyTorch raises for a damaged file, or another's
-    *(RuntimeError, ValueError, TypeError, LookupError, AttributeError, EOFError, OSError),
-    *(UnpicklingError, zipfile.BadZipFile),
-)
 
 
 def seed_everything(*seeds: int) -> None:
@@ -173,7 +167,7 @@ def _resume(
         model.load_state_dict(saved["model"])
         step.load_state_dict(saved["step"])
         return history, best
-    except UNREADABLE as error:
+    except Exception as error:  # whatever a damaged file, or another's, leads to
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:100]
         raise DataError(f"{path}: damaged; delete it to begin anew ({reason})") from None
 

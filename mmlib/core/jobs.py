@@ -63,10 +63,6 @@ def as_bytes(texts: Sequence[str]) -> bytes:
     return (b"\\" if lines == [""] else b"") + "\n".join(lines).encode()
 
 
-def nothing(history: History) -> None:
-    """What happens after an epoch unless somebody asks for more."""
-
-
 @dataclass(frozen=True)
 class Run:
     """Where a job runs and what it may write: the last argument of every job's function.
@@ -80,7 +76,7 @@ class Run:
     device: str = "cpu"
     checkpoint: Path | None = None
     folder: Path | None = None
-    after_epoch: Callable[[History], object] = nothing
+    after_epoch: Callable[[History], object] = lambda history: None
 
     def member(self, number: int) -> "Run":
         """The same for a member of an ensemble; all but number 0 have a checkpoint of their own."""

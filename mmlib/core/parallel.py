@@ -4,7 +4,6 @@ import os
 import threading
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -26,16 +25,16 @@ warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # Dask's,
 MALLOC = {"MMAP_THRESHOLD_": "2000000000", "TRIM_THRESHOLD_": "2000000000", "TOP_PAD_": "100000000"}
 
 
-def ahead(items: Iterable[Item], count: int = 2) -> Iterator[Item]:
-    """The same items; a thread makes up to `count` of them while the last one is in use.
+def ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """The same items; a thread makes the next one while one is in use.
 
     An error in making an item is raised here, in its turn.
     """
     left, end = iter(items), object()
     with ThreadPoolExecutor(1) as thread:
-        coming = deque(thread.submit(next, left, end) for _ in range(count))
-        while (item := coming.popleft().result()) is not end:
-            coming.append(thread.submit(next, left, end))
+        coming = thread.submit(next, left, end)
+        while (item := coming.result()) is not end:
+            coming = thread.submit(next, left, end)
             yield item  # type: ignore[misc]
 
 

@@ -107,11 +107,6 @@ def check(
         refuse(series.index.isin(rows.index[others]), "{} skips other items than other series")
 
 
-def folder_of(evidence: Path, tier: str, paper: str) -> Path:
-    """Where the recordings of a paper on a tier are."""
-    return evidence / tier / paper
-
-
 def dataset_folder(folder: Path, dataset: str) -> Path:
     """Where those of a data set are, whose name may have characters that no file should have."""
     return folder / re.sub(r"[^\w.]+", "-", dataset).strip("-.")

@@ -120,12 +120,10 @@ class Cells:
 
     def values(self, terms: Mapping[Term, float]) -> np.ndarray:
         """The sum of the values of terms times their weights, (seeds, items), paired by both."""
-        read = self.evidence.values
-        if self.figure:
-            read = partial(self.evidence.derived, self.figure.__name__, self.figure)
+        change = (self.figure.__name__, self.figure) if self.figure else None
+        read = partial(self.evidence.values, split=self.split, change=change)
         weighed = [
-            weight * read(self.dataset, *term, split=self.split)[:, self.items]
-            for term, weight in terms.items()
+            weight * read(self.dataset, *term)[:, self.items] for term, weight in terms.items()
         ]
         return np.sum(weighed, axis=0)
 

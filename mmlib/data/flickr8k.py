@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mmlib.core.errors import DataError, Problem
-from mmlib.core.files import text_lines
+from mmlib.core.files import regular_file
 from mmlib.core.records import CaptionedImages
-from mmlib.data.tables import check_choice, dataset_folder, error_at
+from mmlib.data.tables import check_choice, dataset_folder, error_at, text_lines
 from mmlib.features import sets
-from mmlib.features.store import FeatureStore, open_features, open_rgb
+from mmlib.features.store import open_features, open_rgb
 
 NAME = "flickr8k"
 IMAGES, CAPTIONS_EACH = 8091, 5
@@ -72,7 +71,10 @@ def load(split: str, folder: Path | None = None, features: str | None = "") -> C
         values, labels = store.rows(ids), sets.labels_of(store, LABELS)
         if labels.is_file():
             labelled = open_features(labels)
-            scores, names = labelled.rows(ids)[:, 0], label_names(labelled)
+            scores, names = labelled.rows(ids)[:, 0], tuple(labelled.meta.get("label_names", ()))
+            if len(names) != labelled.width:
+                problem = f"{len(names)} label_names in its notes for {labelled.width} columns"
+                raise error_at(labels, None, problem, "extract the features again")
     return CaptionedImages(
         name=NAME,
         split=split,
@@ -83,15 +85,6 @@ def load(split: str, folder: Path | None = None, features: str | None = "") -> C
         label_scores=scores,
         label_names=names,
     )
-
-
-def label_names(store: FeatureStore) -> tuple[str, ...]:
-    """The names of the columns of class scores, (images, labels); DataError for other numbers."""
-    names = tuple(store.meta.get("label_names", ()))
-    if len(names) != store.width:
-        problem = f"{len(names)} label_names in its notes for {store.width} columns"
-        raise error_at(store.path, None, problem, "extract the features again")
-    return names
 
 
 def find(kind: str, folder: Path) -> Path:
@@ -115,17 +108,11 @@ def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
     for split in LISTS:
         path = find(split, folder)
         for row, line in text_lines(path, GET_TEXT):
-            if isinstance(line, Problem):
-                raise DataError(line)
-            if name := line.strip():
-                earlier_split, earlier_row = first.setdefault(name, (split, row))
-                if earlier_split != split:
-                    raise error_at(
-                        path, row, f"{name} is in the split {earlier_split} too", GET_TEXT
-                    )
-                if earlier_row != row:
-                    problem = f"{name} stands here and in line {earlier_row}"
-                    raise error_at(path, row, problem, GET_TEXT)
+            name = line.strip()
+            if name and (earlier := first.setdefault(name, (split, row))) != (split, row):
+                also = f"is in the split {earlier[0]} too"
+                problem = also if earlier[0] != split else f"stands here and in line {earlier[1]}"
+                raise error_at(path, row, f"{name} {problem}", GET_TEXT)
         if split not in {its_split for its_split, _ in first.values()}:
             raise error_at(path, None, "names no image", GET_TEXT)
     return {
@@ -149,8 +136,6 @@ def read_captions(folder: Path) -> dict[str, list[str]]:
     captions: dict[str, dict[int, str]] = {}
     row_of: dict[tuple[str, int], int] = {}
     for row, line in text_lines(path, AGAIN):
-        if isinstance(line, Problem):
-            raise DataError(line)
         if row == 1 and line.strip() == "image,caption":
             continue
         try:
@@ -191,7 +176,8 @@ def read_judgments(folder: Path) -> tuple[pd.DataFrame, int]:
     it is well-formed.
     """
     path = find("judgments", folder)
-    lines = [str(line) for _, line in text_lines(path, GET_TEXT) if str(line).strip()]
+    text = regular_file(path).read_text(encoding="utf-8-sig", errors="replace")
+    lines = [line for line in text.split("\n") if line.strip()]
     table = pd.Series(lines, dtype=object).str.extract(JUDGMENT).dropna()
     table = table.astype({"caption": int, "fraction": float, "yes": int, "no": int})
     share = table["yes"] / (table["yes"] + table["no"])

@@ -27,12 +27,12 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
-from mmlib.core.errors import DataError, Problem
-from mmlib.core.files import listed, text_lines
+from mmlib.core.errors import DataError
+from mmlib.core.files import listed
 from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.data import karpathy
-from mmlib.data.tables import check_choice, error_at, sound
+from mmlib.data.tables import check_choice, error_at, text_lines
 from mmlib.features import extraction, sets
 from mmlib.features.store import ids_file, open_array, open_features, open_rgb, read_object
 
@@ -298,8 +298,8 @@ def _text(path: Path) -> list[str]:
     # Stripped lines of a text file, none of them empty.
     if not path.is_file():
         raise error_at(path, None, "is missing", "get the files of this split again")
-    lines = (line for _, line in text_lines(path, AGAIN))
-    texts = [text.strip() for text in sound(lines, Problem(path, None, "is empty", AGAIN))]
+    if not (texts := [text.strip() for _, text in text_lines(path, AGAIN)]):
+        raise error_at(path, None, "is empty", AGAIN)
     if not all(texts):
         raise error_at(path, texts.index("") + 1, "is empty", "restore the line")
     return texts

@@ -13,7 +13,6 @@ from pathlib import Path
 import pandas as pd
 
 from mmlib.core.errors import Problem
-from mmlib.core.files import text_lines
 from mmlib.core.records import Samples, joined
 from mmlib.data.samples import image_samples, merged
 from mmlib.data.tables import check_choice, dataset_folder, sound
@@ -40,17 +39,16 @@ def rows(path: Path) -> Iterator[dict[str, str] | Problem]:
     if not path.is_file():
         yield Problem(path, None, "is missing", GET)
         return
-    for row, line in text_lines(path, GET):
-        if isinstance(line, Problem):
-            yield line
-        elif line.strip():
+    with path.open("rb") as file:
+        for row, line in enumerate(file, start=1):
             try:
-                yield _fields(line)
+                if line.strip():
+                    yield _fields(line)
             except ValueError as error:
                 yield Problem(path, row, str(error), GET)
 
 
-def _fields(line: str) -> dict[str, str]:
+def _fields(line: bytes) -> dict[str, str]:
     try:
         record = json.loads(line)
     except ValueError as error:

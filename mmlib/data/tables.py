@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mmlib.core.errors import DataError, Problem
+from mmlib.core.files import regular_file
 from mmlib.core.paths import data_dir
 
 SOMETHING = r"(?s).*\S.*"
@@ -26,6 +27,19 @@ def check_choice(kind: str, name: str, choices: Collection[str]) -> None:
 def error_at(path: Path, row: int | None, problem: str, mend: str) -> DataError:
     """The error that says what is wrong with a file, in which row, and how to mend it."""
     return DataError(Problem(path, row, problem, mend))
+
+
+def text_lines(path: Path, mend: str) -> Iterator[tuple[int, str]]:
+    """Number and text of each line of a file; raises DataError for one that is not UTF-8.
+
+    Line ends are left out, and so is the byte order mark that some editors begin a file with.
+    """
+    with regular_file(path).open("rb") as file:
+        for row, raw in enumerate(file, start=1):
+            try:
+                yield row, raw.decode("utf-8-sig" if row == 1 else "utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise error_at(path, row, f"not UTF-8: {error}", mend) from None
 
 
 def table_rows(

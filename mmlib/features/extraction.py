@@ -9,7 +9,6 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -17,11 +16,10 @@ from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
-from safetensors import SafetensorError, safe_open
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError, Problem
-from mmlib.core.files import file_hash, write_tensors
+from mmlib.core.files import file_hash, kept, read_tensors, write_tensors
 from mmlib.core.jobs import as_bytes
 from mmlib.core.paths import write_atomic
 from mmlib.features.store import FeatureStore, open_features, open_rgb, read_object, write_notes
@@ -216,14 +214,13 @@ def fill(
             chunk = images[start : start + batch]
             chain = _link(chain, chunk, identity)
             pieces.append(folder / f"{start}.safetensors")
-            note = {}
-            with suppress(FileNotFoundError, SafetensorError), safe_open(pieces[-1], "np") as piece:
-                note = piece.metadata()
+            earlier = kept(pieces[-1])  # None: missing, or damaged
+            note = earlier[1] if earlier else {}
             if note and note["files"] != chain:
                 raise DataError(
                     f"{folder}: images changed since this run began (delete this folder)"
                 )
-            if not note:  # missing, or cut
+            if not note:
                 contents = dict(zip(chunk, pool.map(attempt, chunk), strict=True))
                 refused = {i[0]: c for i, c in contents.items() if isinstance(c, DataError)}
                 if refused and not skip_bad:
@@ -255,10 +252,9 @@ def fill(
 def _join(path: Path, pieces: Sequence[Path], name: str, rows: int) -> None:
     with path.open("wb") as file:
         for piece in pieces:
-            with safe_open(piece, "np") as batch:
-                if name not in batch.keys():  # no image of it could be read
-                    continue
-                values = batch.get_tensor(name)
+            values = read_tensors(piece, "run again")[0].get(name)
+            if values is None:  # no image of it could be read
+                continue
             if not file.tell():
                 shape = (rows, *values.shape[1:])
                 header = {"descr": values.dtype.str, "fortran_order": False, "shape": shape}

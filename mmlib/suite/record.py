@@ -51,7 +51,7 @@ def record(
     experiment = experiment_of(number)
     if resources.cluster:  # found out now, not after the documents are built
         connect(resources.cluster).close()
-    folder = recordings.folder_of(folder or evidence_dir(), tier, experiment.paper)
+    folder = (folder or evidence_dir()) / tier / experiment.paper
     busy = (
         f"{folder}: another recording is being made there; wait for its end, or give this one "
         "another folder (--evidence)"
@@ -147,8 +147,8 @@ def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
     that has nothing of this paper and tier. Prints which, and which other image features are used.
     """
     experiment = experiment_of(number)
-    chosen = recordings.folder_of(folder or evidence_dir(), tier, experiment.paper)
-    bundled = recordings.folder_of(OWN_EVIDENCE, tier, experiment.paper)
+    chosen = (folder or evidence_dir()) / tier / experiment.paper
+    bundled = OWN_EVIDENCE / tier / experiment.paper
     if folder is None and not recordings.paths_of(chosen) and recordings.paths_of(bundled):
         print(f"{chosen}: no evidence there; shown is the recorded one, from {bundled}.")
         chosen = bundled

@@ -76,12 +76,12 @@ def test_a_derived_figure_is_worked_out_once_a_seed_and_name(found):
 
     mine = Evidence(found.series, found.header)
     for seeds in ([2, 0], [0], range(3), None):
-        derived = mine.derived("squared", squared, "even", "b", "AUC", seeds)
+        derived = mine.values("even", "b", "AUC", seeds, change=("squared", squared))
         assert derived.tolist() == (found.values("even", "b", "AUC", seeds) ** 2).tolist()
     assert sorted(seen) == [100, 110, 120]
-    cubed = mine.derived("cubed", lambda values: values**3, "even", "b", "AUC")
+    cubed = mine.values("even", "b", "AUC", change=("cubed", lambda values: values**3))
     assert cubed.tolist() == (found.values("even", "b", "AUC") ** 3).tolist()
-    assert mine.derived("mean", np.mean, "odd", "c", "AUC", range(3)).tolist() == [502]
+    assert mine.values("odd", "c", "AUC", range(3), change=("mean", np.mean)).tolist() == [502]
 
 
 def test_what_was_not_recorded_is_refused(found):
@@ -125,7 +125,7 @@ def sound(seeds=range(3)) -> pd.DataFrame:
 
 @pytest.fixture
 def folder(tmp_path):
-    return recordings.folder_of(tmp_path, "world", "tiny")
+    return tmp_path / "world" / "tiny"
 
 
 @pytest.mark.parametrize("by", [None, "seed", "dataset", "system"])

@@ -1,21 +1,28 @@
 """Lines, folders, caches and locks of users; files larger than memory, their fingerprints."""
 
 import errno
+import hashlib
 import os
+import re
+import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load, save
 
-from mmlib.core.errors import DataError, Problem
+from mmlib.core.errors import DataError
 from mmlib.core.files import (
     alone,
     cached,
     file_fingerprint,
+    file_hash,
     listed,
     read_rows,
-    text_lines,
-)
+    read_tensors,
+    regular_file,
+    write_tensors,
+)  # fmt: skip
 from mmlib.core.paths import write_atomic
 
 
@@ -75,17 +82,6 @@ def test_rows_of_any_array_are_float32():
     assert found.dtype == np.float32
 
 
-def test_lines_lose_their_ends_and_the_mark_and_a_damaged_one_is_named(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"\xef\xbb\xbfone\r\ncaf\xe9\n\n \xe2\x80\xa8 two")
-    first, damaged, *others = text_lines(path, "save it as UTF-8")
-    assert first == (1, "one")
-    assert others == [(3, ""), (4, " \u2028 two")]  # which str.splitlines would break
-    assert isinstance(damaged[1], Problem)
-    assert "a.txt, line 2: not UTF-8" in str(damaged[1])
-    assert str(damaged[1]).endswith("(save it as UTF-8)")
-
-
 def test_hidden_files_and_folders_are_not_listed(tmp_path):
     for name in (".home/b/x.png", ".home/._x.png", ".home/a.png", ".home/.small/a.png"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -95,32 +91,73 @@ def test_hidden_files_and_folders_are_not_listed(tmp_path):
     assert listed(home, "**/*.png") == [home / "a.png", home / "b" / "x.png"]
 
 
-@pytest.mark.parametrize("cut", [0, 4, 40, 150])
-def test_a_cut_cache_is_made_anew(tmp_path, cut):
-    made = []
+DAMAGES = {
+    "damaged: ": lambda content: content[:150],
+    "damaged": lambda content: b"",
+    "damaged: its content has another hash": lambda content: content[:-96] + bytes(96),  # zeros
+    "damaged: its content": lambda content: content.replace(b"I64", b"U64"),
+    "has no hash": lambda content: save(load(content)),  # of an earlier version
+}
+
+
+@pytest.mark.parametrize("told", DAMAGES)
+def test_a_damaged_cache_is_made_anew_with_a_line(tmp_path, told, capsys):
+    made, path = [], tmp_path / "deep" / "kept.safetensors"
 
     def make():
         made.append(1)
         return {"values": np.arange(24.0), "names": np.ones(3, np.int64)}
 
-    path = tmp_path / "deep" / "kept.safetensors"
-    for _ in range(2):
-        assert cached(path, make)["values"].tolist() == list(range(24))
-    assert len(made) == 1
-    path.write_bytes(path.read_bytes()[:cut])
-    for _ in range(2):
-        assert cached(path, make)["values"].tolist() == list(range(24))
+    def values():
+        return cached(path, make)["values"].tolist()
+
+    assert values() == values() == list(range(24))
+    assert (len(made), capsys.readouterr().err) == (1, "")
+    path.write_bytes(DAMAGES[told](path.read_bytes()))
+    assert values() == values() == list(range(24))
     assert len(made) == 2
+    assert re.fullmatch(rf"{path}: {told}.* \(made anew\)\n", capsys.readouterr().err)
     assert cached(None, make)["names"].dtype == np.int64
     assert [p.name for p in path.parent.iterdir()] == ["kept.safetensors"]
 
 
-def test_a_cache_keeps_numbers_and_arrays_whose_axes_were_exchanged(tmp_path):
-    made = {"values": np.arange(24.0).reshape(2, 3, 4).transpose(0, 2, 1), "number": np.array(2.5)}
-    for _ in range(2):  # made, then read
-        found = cached(tmp_path / "kept.safetensors", lambda: made)
-        assert np.array_equal(found["values"], made["values"])
-        assert found["number"].shape == ()
+def test_a_flipped_bit_or_lost_end_of_a_kept_file_is_refused_with_its_mend(tmp_path):
+    path, rng = tmp_path / "model.safetensors", np.random.default_rng(0)
+    turned = np.arange(24.0).reshape(2, 3, 4).transpose(0, 2, 1)  # its axes are exchanged
+    arrays = {"none": np.zeros((0, 3), np.float16), "bias": np.array(True), "turned": turned}
+    write_tensors(path, arrays, {"words": "ä b"})
+    read, notes = read_tensors(path)
+    assert (read["none"].shape, read["bias"].item(), notes["words"]) == ((0, 3), True, "ä b")
+    assert np.array_equal(read["turned"], turned)
+    whole = path.read_bytes()
+    for position in [None, *rng.choice(len(whole), 300, replace=False)]:
+        damaged = bytearray(whole if position else whole[:-1])
+        damaged[position or 0] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"model\.safetensors: .* \(train it anew\)"):
+            read_tensors(path, "train it anew")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device", "folder", "link to a pipe"])
+def test_no_regular_file_is_refused_at_once_and_a_link_to_one_is_read(tmp_path, kind):
+    path, file, link = (tmp_path / name for name in ("x.safetensors", "file", "link"))
+    file.write_bytes(b"abc")
+    link.symlink_to(file)
+    assert file_hash(regular_file(link)) == hashlib.sha256(b"abc").hexdigest()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "socket":
+        socket.socket(socket.AF_UNIX).bind(str(path))
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(tmp_path / "pipe")
+        path.symlink_to(tmp_path / "pipe") if "link" in kind else (tmp_path / "pipe").rename(path)
+    for read in (regular_file, file_hash, read_tensors):
+        with pytest.raises(DataError, match=r"x\.safetensors: is a .*, not a file"):
+            read(path)
+        with pytest.raises(FileNotFoundError):
+            read(tmp_path / "none")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
@@ -148,8 +185,8 @@ def test_the_second_is_told_what_to_do(tmp_path):
     )
     with alone(lock, "runs: busy"), pytest.raises(DataError, match=told), alone(lock, "runs: busy"):
         pass
-    with alone(lock, "runs: busy"):
-        pass
+    with pytest.raises(OSError, match="mine"), alone(lock, "runs: busy"):
+        raise OSError("mine")  # an error of the work itself stays what it is
 
 
 @pytest.fixture
@@ -186,8 +223,3 @@ def test_without_flock_a_file_stands_for_the_lock(tmp_path, no_locks, recwarn):
     lock.touch()  # left behind, by a recording on a disk with locks, say
     with pytest.raises(DataError, match=f"delete {lock}"), alone(lock, "busy"):
         pass
-
-
-def test_an_error_of_the_work_itself_stays_what_it_is(tmp_path):
-    with pytest.raises(OSError, match="mine"), alone(tmp_path / ".lock", "busy"):
-        raise OSError("mine")

@@ -44,16 +44,12 @@ def slow_square(number, wait):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_results_come_in_the_order_of_the_calls(workers):
+def test_results_come_in_the_order_of_the_calls_and_an_error_is_raised(workers):
     calls = [(number, 0.05 * (number % 2)) for number in range(7)]
     assert list(in_processes(slow_square, calls, workers)) == [number**2 for number in range(7)]
     loose = in_processes(slow_square, calls, workers, ordered=False)
     assert sorted(loose) == [number**2 for number in range(7)]
     assert list(in_processes(slow_square, [], workers)) == []
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_of_one_call_is_raised(workers):
     with pytest.raises(ValueError, match="-3 is negative"):
         list(in_processes(slow_square, [(2, 0.0), (-3, 0.0), (4, 0.0)], workers))
 
@@ -75,10 +71,10 @@ def test_items_are_made_while_the_last_one_is_in_use():
             event.set()
             yield number
 
-    for number, found in enumerate(ahead(items(), 2)):
+    for number, found in enumerate(ahead(items())):
         assert found == number
-        assert all(event.wait(30) for event in made[number + 1 : number + 3])
-        assert not any(event.is_set() for event in made[number + 3 :])  # and no more than that
+        assert all(event.wait(30) for event in made[number + 1 : number + 2])
+        assert not any(event.is_set() for event in made[number + 2 :])  # and no more than that
     assert list(ahead([])) == []
 
 

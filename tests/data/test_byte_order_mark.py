@@ -5,9 +5,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 import test_links_paper
 
 import mmlib
+from mmlib.core.errors import DataError
+from mmlib.data.tables import text_lines
 from mmlib.papers.links.data.paper import read_corpus
 
 
@@ -17,6 +20,16 @@ def test_documents_with_a_mark(tmp_path):
         (tmp_path / name).write_text(json.dumps(content), encoding="utf-8-sig")
     np.save(tmp_path / "features.npy", np.ones((6, 3), np.float32))
     assert len(read_corpus(tmp_path).train) == len(test_links_paper.DOCS["train"])
+
+
+def test_lines_lose_their_ends_and_the_mark_and_a_damaged_one_is_named(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\r\n\n \xe2\x80\xa8 two\ncaf\xe9\n")
+    lines = text_lines(path, "save it as UTF-8")
+    # str.splitlines would break the third
+    assert [next(lines) for _ in range(3)] == [(1, "one"), (2, ""), (3, " \u2028 two")]
+    with pytest.raises(DataError, match=r"a\.txt, line 4: not UTF-8.* \(save it as UTF-8\)$"):
+        next(lines)
 
 
 def test_every_text_is_opened_with_an_encoding_and_that_of_users_past_a_mark():

@@ -129,15 +129,24 @@ def test_a_run_stopped_while_it_names_its_files_ends_with_the_same_bytes(
     assert files(tmp_path / "out") == complete
 
 
-def test_a_batch_that_was_cut_is_made_anew(tmp_path, pictures, monkeypatch, complete):
-    out = tmp_path / "out"
+def test_a_run_goes_on_where_it_stopped_and_makes_a_damaged_batch_anew(
+    tmp_path, pictures, monkeypatch, complete
+):
+    out, opened = tmp_path / "out", []
     break_off(pictures, out, monkeypatch, 2)
-    batch = out / ".f.partial/3.safetensors"
+    picture, batch = extraction.open_rgb, out / ".f.partial/3.safetensors"
+    monkeypatch.setattr(
+        extraction, "open_rgb", lambda path: opened.append(path.name) or picture(path)
+    )
     content = batch.read_bytes()
-    for cut in (b"", content[:20], content[:-1]):
-        batch.write_bytes(cut)
+    for damaged in (b"", content[:20], content[:-1], content[:-99] + bytes(99)):
+        batch.write_bytes(damaged)
         break_off(pictures, out, monkeypatch, 1)
-    run(pictures, out)
+    assert set(opened) == {f"{i:02}.jpg" for i in range(3, 9)}
+    opened.clear()
+    for _ in range(2):  # finished then: nothing to do
+        run(pictures, out)
+        assert sorted(opened) == [f"{i:02}.jpg" for i in range(6, 11)]
     assert files(out) == complete
 
 
@@ -147,18 +156,6 @@ def test_damaged_settings_of_an_unfinished_run_are_named(tmp_path, pictures, mon
         (tmp_path / "out/.f.partial/settings.json").write_text(text)
         with pytest.raises(DataError, match=r"\.f\.partial(/settings\.json: not|: an unfinished)"):
             run(pictures, tmp_path / "out")
-
-
-def test_resume_does_not_compute_again(tmp_path, pictures, monkeypatch):
-    break_off(pictures, tmp_path / "out", monkeypatch, 2)
-    observed, picture = [], extraction.open_rgb
-    monkeypatch.setattr(
-        extraction, "open_rgb", lambda path: observed.append(path.name) or picture(path)
-    )
-    run(pictures, tmp_path / "out")
-    assert sorted(observed) == [f"{i:02}.jpg" for i in range(6, 11)]
-    run(pictures, tmp_path / "out")  # finished: nothing to do
-    assert len(observed) == 5
 
 
 @pytest.mark.parametrize(

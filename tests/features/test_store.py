@@ -26,7 +26,7 @@ ARRAY = np.arange(24, dtype=np.float16).reshape(3, 2, 4)
 @pytest.mark.parametrize(
     ("name", "listing", "ids"),
     [
-        ("f.npy", "f.ids.txt", ["a", "b", "c"]),
+        ("f.npy", "f.ids.txt", ["a", "b\u2028\x85\x0c", "c"]),  # one a line
         ("f_ims.npy", "f_ids.txt", ["a", "b", "c"]),
         ("features.npy", "id2row.json", {"c": 2, "a": 0, "b": 1}),
         ("grid4x4_mobilenetv1_pca192.npy", "ids.txt", ["a", "b", "c"]),
@@ -39,6 +39,7 @@ def test_rows_by_id_in_all_namings(tmp_path, name, listing, ids):
     assert np.array_equal(rows, ARRAY[[2, 0, 2]].astype(np.float32))
     assert isinstance(features.array, np.memmap)
     assert features.width == 4
+    assert features.row_of.keys() == set(ids)
 
 
 def test_one_vector_an_image_is_one_region(tmp_path):
@@ -60,11 +61,6 @@ def test_ids_of_another_file_are_not_taken(tmp_path, listing, ids, neighbour):
     message = r"mine\.npy: no ids beside it \(put mine\.ids\.txt there.* may be of another file"
     with pytest.raises(DataError, match=message):
         open_features(path)
-
-
-def test_a_list_of_ids_has_one_a_line(tmp_path):
-    ids = ["a\u2028", "b\x85", "c\x0c"]
-    assert list(open_features(store(tmp_path, ARRAY, ids)).row_of) == ids
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])

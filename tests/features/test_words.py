@@ -41,6 +41,9 @@ def test_states_are_computed_once(tmp_path, monkeypatch):
     monkeypatch.setattr(words, "source_hash", lambda module: "of other code")
     with pytest.raises(TypeError):  # it is made anew
         states(folder, tmp_path / "cache")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(DataError, match=r"bert: lacks tokenizer\.json"):
+        states(folder, tmp_path / "cache")
 
 
 def test_texts_that_join_to_the_same_are_told_apart(tmp_path):
@@ -64,10 +67,3 @@ def test_a_text_without_tokens_is_like_no_other(tmp_path):
         assert covered(none, dog) == covered(dog, none) == covered(none, none) == (0, 0, 0)
     assert not vectors["\u2028"].any()
     assert np.linalg.norm(vectors["a dog runs"]) == pytest.approx(1, abs=1e-3)
-
-
-def test_what_cannot_be_read_is_named(tmp_path):
-    folder, cache = write_bert(tmp_path / "bert"), tmp_path / "cache"
-    (folder / "tokenizer.json").unlink()
-    with pytest.raises(DataError, match=r"bert: lacks tokenizer\.json"):
-        states(folder, cache)

@@ -57,15 +57,6 @@ def test_other_code_draws_anew_and_takes_the_place(scenes, looked, tmp_path, mon
     assert kept(tmp_path) != before
 
 
-def test_a_cut_file_is_drawn_anew(scenes, looked, tmp_path):
-    first = extract_features(scenes)
-    path = tmp_path.joinpath(*kept(tmp_path)[0])
-    path.write_bytes(path.read_bytes()[:-100])
-    np.testing.assert_array_equal(extract_features(scenes)[0], first[0])
-    np.testing.assert_array_equal(extract_features(scenes)[1], first[1])
-    assert sum(looked) == 400
-
-
 def test_few_scenes_and_no_checkout_keep_nothing(scenes, looked, tmp_path, monkeypatch):
     extract_features(scenes[:192])
     monkeypatch.setattr(world, "cache_dir", lambda: None)

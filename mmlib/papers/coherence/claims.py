@@ -98,7 +98,7 @@ def where_it_holds(evidence: Evidence, seeds: Seeds) -> Effects:
     terms, gains = ((CMCA.system, "rank"), (CMCM.system, "rank")), {}
     for name in with_values(evidence, *terms):
         clusters = evidence.clusters(name)
-        agnostic, aware = (evidence.derived("log2", np.log2, name, *term, seeds) for term in terms)
+        agnostic, aware = (np.log2(evidence.values(name, *term, seeds)) for term in terms)
         for relation in relations_of(name):
             if evidence.has(name, PAIRS, relation):
                 holds = evidence.values(name, PAIRS, relation, seeds)[0] > 0

@@ -55,7 +55,7 @@ def pair_shares(
     test = main_test(evidence, dataset)
     of = shares_of(evidence, dataset, metric, test, as_printed)
     name = metric + ", as many entailed as in the paper" * as_printed
-    return evidence.derived(name, of, dataset, system, how, seeds, test)
+    return evidence.values(dataset, system, how, seeds, test, (name, of))
 
 
 def accuracy(evidence: Evidence, seeds: Seeds) -> Effects:

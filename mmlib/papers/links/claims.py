@@ -93,7 +93,7 @@ def agreement_of_trainings(evidence: Evidence, dataset: str, seeds: Seeds) -> Ef
         return unit_ranks(group, values[scored])
 
     of_dc, of_ap = (
-        evidence.derived("ranks, a group left out", ranks, dataset, system, "AUC", seeds)
+        evidence.values(dataset, system, "AUC", seeds, change=("ranks, a group left out", ranks))
         for system in ("DC", "AP")
     )
     rho = np.einsum("sgd,sgd->sg", of_dc, of_ap)
@@ -144,7 +144,7 @@ def together(evidence: Evidence, seeds: Seeds) -> Effects:
         correlations = []
         for system in STRUCTURED:
             loss, links = (
-                evidence.derived("ranks", _centred_ranks, name, system, metric, seeds, EPOCHS)
+                evidence.values(name, system, metric, seeds, EPOCHS, ("ranks", _centred_ranks))
                 for metric in ("dev_loss", "dev_AUC")
             )
             with np.errstate(invalid="ignore"):  # a constant curve has no ranks: NaN
