@@ -103,7 +103,7 @@ unit: $(READY)
 	$(BIN)/pytest $(SPREAD)
 
 # nbval executes the committed notebooks, compares the cells tagged nbval-check-output, and then
-# gives each exercise its blank in the place of the answer.
+# tries each exercise with its blank and with its worked answer.
 regression: $(READY)
 	@echo '== regression check of the notebooks'
 	$(BIN)/pytest --nbval-lax notebooks $(SPREAD)
@@ -138,7 +138,7 @@ bench: $(READY)
 	done
 
 clean:
-	rm -rf build docs/api .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf build docs/api docs/answers .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	find mmlib tests ci benchmarks notebooks \
 	  \( -name __pycache__ -o -name .ipynb_checkpoints \) -type d -prune -exec rm -rf {} +
 

@@ -41,7 +41,7 @@ MEGABYTES = 3
 PNG, WIDGET = "image/png", "application/vnd.jupyter.widget-view+json"
 EXERCISES = 5  # a notebook has at least as many
 HEADING = re.compile(r"### Exercise (\d+)\. \S")
-HIDDEN = {"answer", "check"}  # code cells whose source is folded, and that need no prose before
+HIDDEN = {"check"}  # code cells whose source is folded, and that need no prose before
 PROGRESS = re.compile(r"\d+%\||\d(it/s|s/it)")
 MACHINE = re.compile(r"/(home|Users|root|tmp|var/folders)/|[A-Z]:\\Users|" + re.escape(str(ROOT)))
 ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
@@ -136,7 +136,7 @@ def _parameter_problems(nb: nbformat.NotebookNode) -> list[str]:
 
 
 def _exercise_problems(cells: list[nbformat.NotebookNode]) -> list[str]:
-    """Whether there are enough exercises, each complete, numbered, and with its answer folded."""
+    """Whether there are enough exercises, each complete, numbered, and with its check folded."""
     found = course.form_faults(cells)
     headings = [HEADING.match(cell.source) for cell in cells if "exercise" in _tags(cell)]
     if len(headings) < EXERCISES:
@@ -147,7 +147,7 @@ def _exercise_problems(cells: list[nbformat.NotebookNode]) -> list[str]:
     for n, cell in enumerate(cells, 1):
         folded = cell.metadata.get("jupyter", {}).get("source_hidden")
         if cell.cell_type == "code" and HIDDEN & _tags(cell) and not folded:
-            found.append(f"cell {n}: an answer or a check without jupyter.source_hidden")
+            found.append(f"cell {n}: a check without jupyter.source_hidden")
     return found
 
 

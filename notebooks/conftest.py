@@ -1,11 +1,9 @@
 """How nbval runs and compares the notebooks of this folder, and then tries their exercises.
 
-A notebook holds the worked answers, which run as cells like any other. When its last cell is done,
-the same kernel forgets each answer and meets the students' blank instead: the check must then say,
-in one line, that there is no answer yet.
+A notebook runs without answers. When its last cell is done, the same kernel is given each exercise:
+of the blank the check must say that there is no answer yet, of the worked answer that it is right.
 """
 
-import ast
 import re
 import time
 from queue import Empty
@@ -13,6 +11,9 @@ from queue import Empty
 import pytest
 from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbFile
+
+from mmlib.suite.course import form
+from mmlib.suite.course.form import read_teacher
 
 # Warnings name temporary files, and vector pictures hold random names.
 NOT_COMPARED = ("stderr", "image/svg+xml", "application/pdf")
@@ -36,62 +37,42 @@ def pytest_make_collect_report(collector: pytest.Collector):
 
 def exercises(notebook: IPyNbFile) -> list["Exercise"]:
     """The exercises of a notebook that nbval has collected."""
-    code = [cell for cell in notebook.nb.cells if cell.cell_type == "code"]
-    parts = [
-        [cell.source for cell in code if part in cell.metadata.get("tags", [])]
-        for part in ("blank", "answer", "check")
+    tasks = read_teacher(notebook.path).exercises
+    return [
+        Exercise.from_parent(notebook, name=f"exercise {task.number}", task=task) for task in tasks
     ]
-    kept = {name for cell in code if cell.source not in parts[1] for name in bound(cell.source)}
-    found = []
-    for number, (blank, answer, check) in enumerate(zip(*parts, strict=True), 1):
-        forget = "\n".join(f"globals().pop({name!r}, None)" for name in bound(answer) - kept)
-        found.append(
-            Exercise.from_parent(
-                notebook,
-                name=f"exercise {number}: blank is refused",
-                sources={"the answer's names": forget, "the blank": blank, "the check": check},
-                refusal=f"Exercise {number} has no answer yet",
-            )
-        )
-    return found
-
-
-def bound(source: str) -> set[str]:
-    """Names that a cell gives a value at its top level; of one with magics, none."""
-    try:
-        body = ast.parse(source).body
-    except SyntaxError:
-        return set()
-    nodes = [node for line in body if not hasattr(line, "body") for node in ast.walk(line)]
-    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return stored | {line.name for line in body if hasattr(line, "name")}
 
 
 class Exercise(pytest.Item):
-    """An exercise without its answer, in the kernel that has run the whole notebook."""
+    """An exercise and its worked answer, in the kernel that has run the whole notebook."""
 
-    def __init__(self, *, sources: dict[str, str], refusal: str, **how) -> None:
+    def __init__(self, *, task: form.Exercise, **how) -> None:
         super().__init__(**how)
-        self.sources, self.refusal = sources, refusal
+        self.task = task
 
     def runtest(self) -> None:
-        """The blank passes; its check refuses it without a traceback."""
-        kernel = self.parent.kernel
-        if not kernel.is_alive():
+        """The check refuses the blank in one line, and accepts the worked answer."""
+        if not self.parent.kernel.is_alive():
             pytest.fail("the kernel is dead", pytrace=False)
-        for what, source in self.sources.items():
-            done = kernel.kc.execute_interactive(
-                source, allow_stdin=False, output_hook=lambda _: None, timeout=60
-            )["content"]
-            told = COLOUR.sub("", "\n".join(done.get("traceback", []))) or "no error"
-            if what != "the check":
-                failed = done["status"] != "ok"
-            else:
-                line = f"{done.get('evalue')}"
-                polite = done.get("traceback") == [line] and line.startswith(self.refusal)
-                failed = not (done.get("ename") == "NoAnswer" and polite)
-            if failed:
-                pytest.fail(f"{what} of {self.name}\n\n{source}\n\ngave\n\n{told}", pytrace=False)
+        task, check = self.task, self.task.check.source
+        name = f"Exercise {task.number}"
+        self.run("the blank", task.blank.source, "")
+        self.run("the check of the blank", check, f"{name} has no answer yet: ")
+        self.run("the worked answer", task.answer, "")
+        self.run("the check of the worked answer", check, f"{name}: right.\n")
+
+    def run(self, what: str, source: str, expected: str) -> None:
+        """Run a cell, which must not fail and must print what begins as expected."""
+        printed: list[str] = []
+        done = self.parent.kernel.kc.execute_interactive(
+            source,
+            allow_stdin=False,
+            output_hook=lambda message: printed.append(message["content"].get("text", "")),
+            timeout=600,
+        )["content"]
+        text = COLOUR.sub("", "\n".join(done.get("traceback", ["".join(printed)])))
+        if done["status"] != "ok" or not text.startswith(expected):
+            pytest.fail(f"{what} of {self.name}\n\n{source}\n\ngave\n\n{text}", pytrace=False)
 
     def reportinfo(self):
         """Where it stands: the notebook."""

@@ -54,17 +54,6 @@ def written_on_a_gpu(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def no_sealed_keys(tmp_path_factory):
-    """The folder of a course's sealed keys that were made before: an empty one."""
-    from mmlib.suite.course import versions
-
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
-        patch.setattr(versions, "cache_dir", lambda: folder)
-        yield folder
-
-
-@pytest.fixture(scope="module")
 def double():
     """Comparisons with loops are made in float64, where a small tolerance is enough."""
     import torch

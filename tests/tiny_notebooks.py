@@ -1,6 +1,7 @@
 """Small notebooks that keep the rules of the real ones, for the tests of the runner."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import nbformat
@@ -74,13 +75,11 @@ def stdout(text: str) -> list[nbformat.NotebookNode]:
     return [new_output("stream", name="stdout", text=text)]
 
 
-def exercise(
-    number: int, answer: str, check: str, blank: str = "", count: int = 1
-) -> list[nbformat.NotebookNode]:
-    """The five cells of an exercise, executed from `count` on; the blank is `answer_N = ...`."""
+def exercise(number: int, check: str, blank: str = "", count: int = 1) -> list:
+    """The three cells of an exercise, executed from `count` on; the blank is `answer_N = ...`."""
     name = f"Exercise {number}"
     hidden = {"jupyter": {"source_hidden": True}}
-    told = stdout(f"{name}: right.\n")
+    shown = stdout(f"{name} has no answer yet: put yours in the place of ... in the cell above, ")
     return [
         new_markdown_cell(f"### {name}. A title\n\nQuestion?", metadata={"tags": ["exercise"]}),
         new_code_cell(
@@ -88,14 +87,23 @@ def exercise(
             metadata={"tags": ["blank"]},
             execution_count=count,
         ),
-        new_code_cell(answer, metadata={"tags": ["answer"], **hidden}, execution_count=count + 1),
         new_code_cell(
-            check, metadata={"tags": ["check"], **hidden}, outputs=told, execution_count=count + 2
-        ),
-        new_markdown_cell(
-            "<details><summary>Answer</summary>So.</details>", metadata={"tags": ["answer"]}
+            check, metadata={"tags": ["check"], **hidden}, outputs=shown, execution_count=count + 1
         ),
     ]
+
+
+def write_answers(notebook: Path, answers: Mapping[int, str]) -> Path:
+    """Write the worked answers, by exercise, of a notebook that is given back."""
+    cells = [
+        f"# %% [markdown]\n# ## Exercise {n}. A title\n\n# %%\n{code}\n\n"
+        f"# %% [markdown]\n# It is so,\n# because of {n}.\n\n"
+        for n, code in answers.items()
+    ]
+    path = notebook.parent / "answers" / f"{notebook.stem[:2]}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("# %% [markdown]\n# # Worked answers\n\n" + "".join(cells))
+    return notebook
 
 
 def five_exercises(count: int) -> list[nbformat.NotebookNode]:
@@ -104,12 +112,12 @@ def five_exercises(count: int) -> list[nbformat.NotebookNode]:
         cell
         for n in range(5)
         for cell in exercise(
-            n + 1,
-            f"answer_{n + 1} = {n}",
-            f"course.number({n + 1}, answer_{n + 1}, {n}, 0.1)",
-            count=count + 3 * n,
+            n + 1, f"course.number({n + 1}, answer_{n + 1}, {n}, 0.1)", count=count + 2 * n
         )
     ]
+
+
+FIVE = {n: f"answer_{n} = {n - 1}" for n in range(1, 6)}  # their answers
 
 
 LESSON = {  # answer and check of each exercise
@@ -132,12 +140,12 @@ def lesson(path: Path) -> Path:
         ("facts = {'links': 5 if tier == 'world' else 0}\nprint('before')", [], stdout("before\n")),
         ("def square(x):\n    return x * x", [], []),
     )
-    for n, (answer, check) in LESSON.items():
+    for n, (_, check) in LESSON.items():
         blank = "def twice(x):\n    ..." if n == 3 else ""
-        question, *cells = exercise(n, answer, check, blank, count=2 + 3 * n)
+        question, *cells = exercise(n, check, blank, count=3 + 2 * n)
         question.source = f"### Exercise {n}. A title\n\n*Medium, {5 * n} minutes.* Question?"
         nb.cells += [question, *cells]
     nb.cells += committed_notebook(("print('after')", [], stdout("after\n"))).cells
-    path.parent.mkdir(parents=True, exist_ok=True)
+    write_answers(path, {n: answer for n, (answer, _) in LESSON.items()})
     nbformat.write(nb, path)
     return path

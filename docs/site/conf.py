@@ -30,7 +30,7 @@ language = "en"
 root_doc = "README"
 extensions = ["myst_nb", "autoapi.extension", "sphinx_copybutton"]
 include_patterns = ["*.md", "data/README.md", "docs/*.md", "docs/studies/*.md", "docs/api/**"]
-include_patterns += ["notebooks/*.ipynb"]
+include_patterns += ["notebooks/*.ipynb", "docs/answers/*.md"]
 exclude_patterns = [".*", "build", "runs", "teaching", "evidence", "tests", "**/.ipynb_checkpoints"]
 exclude_patterns += ["notebooks/runs", "data/[!R]*"]
 
@@ -71,6 +71,14 @@ html_theme_options = {
 }
 
 
+def write_answers(app: Sphinx) -> None:
+    """Sphinx's event builder-inited: a page for each file of worked answers."""
+    (ROOT / "docs" / "answers").mkdir(exist_ok=True)
+    for path in (ROOT / "notebooks" / "answers").glob("*.py"):
+        page = ROOT / "docs" / "answers" / f"{path.stem}.md"
+        page.write_text(sources.answers(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
 def read_source(app: Sphinx, page: str, source: list[str]) -> None:
     """Sphinx's event source-read."""
     if page == root_doc:
@@ -106,6 +114,7 @@ def write_front_page(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the events."""
+    app.connect("builder-inited", write_answers)
     app.connect("source-read", read_source)
     app.connect("autodoc-process-docstring", read_docstring)
     app.connect("build-finished", write_front_page)

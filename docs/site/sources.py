@@ -1,10 +1,10 @@
-"""The site's table of contents, and notebooks and docstrings as Sphinx takes them."""
+"""The site's table of contents; notebooks, worked answers and docstrings as Sphinx takes them."""
 
 import re
 from typing import Any
 
 # Caption -> its pages, in the order of reading.
-CONTENTS = {
+CONTENTS: dict[str, list[str]] = {
     "Notebooks": [
         "notebooks/00_start_here",
         "notebooks/04_document_links",
@@ -12,6 +12,7 @@ CONTENTS = {
         "notebooks/01_coherence_retrieval",
         "notebooks/02_entailment_revision",
     ],
+    "Worked answers": [f"docs/answers/{number}" for number in ("00", "04", "03", "01", "02")],
     "Results": [
         "docs/ledger",
         "docs/studies/04_document_links",
@@ -74,6 +75,28 @@ def as_shown(notebook: dict[str, Any]) -> None:
         elif metadata.get("jupyter", {}).get("source_hidden"):
             metadata["tags"] = [*metadata.get("tags", []), "hide-input"]
         metadata["mystnb"] = {"image": {"alt": section}}
+
+
+def answers(text: str) -> str:
+    """A file of worked answers as a page in Markdown, each answer folded with its explanation."""
+    page = []
+    for section in re.split(r"^# %% \[markdown\]\n(?=# #)", text, flags=re.MULTILINE)[1:]:
+        heading, *cells = re.split("^# %%", section, flags=re.MULTILINE)
+        page.append(prose(heading))
+        if cells:
+            page += ["<details><summary>Answer</summary>", *map(cell_text, cells), "</details>"]
+    return "\n\n".join(page) + "\n"
+
+
+def cell_text(cell: str) -> str:
+    """A cell without the marks that begin it, as Markdown."""
+    kind, _, body = cell.partition("\n")
+    return prose(body) if "markdown" in kind else f"```python\n{body.strip()}\n```"
+
+
+def prose(comment: str) -> str:
+    """Markdown that is a comment in Python."""
+    return re.sub("^# ?", "", comment, flags=re.MULTILINE).strip()
 
 
 def as_rst(lines: list[str]) -> list[str]:

@@ -355,10 +355,10 @@ def train(
     print(f"written to {out}")
 
 
-@course.command("student", help="Write the notebooks without answers, and keys that hold none.")
-@course.command("answers", help="Write the notebooks without blanks, for teachers.")
-@course.command("export", help="Write the notebooks as assignments of nbgrader.")
-def write_course(
+@course.command("student", help="Copy the notebooks for students.")
+@course.command("answers", help="Copy the notebooks with the worked answers in the blanks.")
+@course.command("export", help="Copy the notebooks as assignments of nbgrader.")
+def copy_notebooks(
     context: typer.Context,
     out: Annotated[Path, Argument(help="a new folder, or an earlier call's")],
     numbers: Numbers = None,
@@ -366,7 +366,7 @@ def write_course(
     nbgrader: Annotated[bool, Option("--nbgrader", help="export: the only form there is")] = False,
     notebooks: Notebooks = None,
 ) -> None:
-    """Write a version of the notebooks for a course; the command's name says which."""
+    """Copy notebooks for a course; the command's name says how."""
     from mmlib.suite.course import versions
     from mmlib.suite.runner import select
 
@@ -374,17 +374,17 @@ def write_course(
     if (pack and name != "student") or nbgrader != (name == "export"):
         raise ValueError("--pack is for course student, and course export needs --nbgrader")
     version: Any = "nbgrader" if name == "export" else name
-    written, changed = versions.write(version, out, select(notebooks, numbers), pack)
+    written, others = versions.write(version, out, select(notebooks, numbers), pack)
     for path in written:
         print(path)
-    for path in changed:
-        print(f"{path} is kept: it was changed since it was written")
+    for path in others:
+        print(f"{path} stays as it is, another version: delete it to get this one")
 
 
 @course.command()
 def grade(
     handins: Annotated[Path, Argument(help="a notebook, or a folder of them")],
-    out: Annotated[Path, Option(help="CSV, a row an exercise")],
+    out: Annotated[Path, Option(help="CSV, a row an exercise; totals beside it")],
     jobs: Count = 1,
     timeout: Annotated[float, Option(help="seconds of an answer")] = 60.0,
     memory: Annotated[float, Option(help="GiB of an answer")] = 2.0,
@@ -398,9 +398,11 @@ def grade(
     from mmlib.suite.course import grading
     from mmlib.suite.runner import select
 
-    results = grading.grade(handins, select(notebooks), out, jobs, timeout, int(memory * 2**30))
-    counts = ", ".join(f"{results[name]} {name}" for name in ("right", "wrong", "blank", "error"))
-    print(f"{out}: {counts}")
+    totals = grading.grade(handins, select(notebooks), out, jobs, timeout, memory * 2**30)
+    print(f"{out}: {', '.join(f'{totals[name].sum()} {name}' for name in grading.RESULTS)}")
+    for student, note in totals[["student", "note"]].to_numpy():
+        if note:
+            print(f"{student}: {note}", file=sys.stderr)
 
 
 @course.command()

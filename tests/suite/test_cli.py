@@ -14,12 +14,14 @@ from test_flickr8k import NAMES
 from test_flickr8k import make as make_flickr8k
 from tiny_notebooks import (
     CLAIM,
+    FIVE,
     PARAMETERS,
     RESULTS,
     SETTINGS,
     committed_notebook,
     five_exercises,
     judgement,
+    write_answers,
     write_notebook,
 )
 
@@ -215,7 +217,7 @@ def lessons(notebooks):
         nb = nbformat.read(path, as_version=4)
         nb.cells += committed_notebook(("from mmlib.suite import course", [], [])).cells
         nb.cells += five_exercises(count=1)
-        nbformat.write(nb, path)
+        nbformat.write(nb, write_answers(path, FIVE))
     return notebooks
 
 
@@ -239,7 +241,8 @@ def test_course_writes_all_notebooks(lessons, tmp_path, capsys):
 def test_course_refuses_in_one_line(lessons, tmp_path, capsys):
     for options, said in (
         (("student", tmp_path / "new", "03"), "no notebook '03'; there are 01_one, 02_two"),
-        (("answers", lessons), "01_one.ipynb is not of this command's making"),
+        (("answers", lessons / "01_one.ipynb"), "01_one.ipynb is something else; name a new"),
+        (("grade", lessons, "--out", tmp_path / "new", "--timeout", "0"), "are numbers above 0"),
         (("grade", tmp_path / "none", "--out", tmp_path / "marks.csv"), "no notebook in"),
         (("answers", tmp_path / "new", "--pack"), "--pack is for course student"),
         (("export", tmp_path / "new"), "course export needs --nbgrader"),
@@ -250,16 +253,19 @@ def test_course_refuses_in_one_line(lessons, tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
-def test_course_grades_and_says_what_is_kept(lessons, tmp_path, capsys):
-    out, marks = tmp_path / "out", tmp_path / "marks.csv"
+def test_course_grades_and_says_what_stays(lessons, tmp_path, capsys):
+    out, marks = tmp_path / "handins" / "ann", tmp_path / "marks.csv"
     assert course(lessons, "student", out, "1") == 0
     path = out / "01_one.ipynb"
     assert capsys.readouterr().out == f"{path}\n"
     path.write_text(path.read_text().replace("answer_2 = ...", "answer_2 = 1"))
     assert course(lessons, "student", out, "1") == 0
-    assert "01_one.ipynb is kept: it was changed since it was written" in capsys.readouterr().out
-    assert course(lessons, "grade", out, "--out", marks) == 0
-    assert capsys.readouterr().out == f"{marks}: 1 right, 0 wrong, 4 blank, 0 error\n"
+    assert "01_one.ipynb stays as it is, another version: delete" in capsys.readouterr().out
+    (out / "b.ipynb").write_bytes(path.read_bytes())
+    assert course(lessons, "grade", out.parent, "--out", marks) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{marks}: 2 right, 0 wrong, 8 blank, 0 error\n"
+    assert "ann: 2 files of 01_one, all counted: ann/01_one.ipynb, ann/b.ipynb\n" in said.err
 
 
 # --- Records --------------------------------------------------------------------------------------

@@ -1,7 +1,4 @@
-"""The notebooks in a real JupyterLab: the first runs in full, the others are opened.
-
-What is opened is the teacher's version, which has the worked answers.
-"""
+"""The notebooks in a real JupyterLab: the first runs in full, the others are opened."""
 
 import json
 import os
@@ -40,14 +37,14 @@ SEEN = """() => ({
 
 
 class Lab:
-    """A JupyterLab on the teacher's notebooks: port, token, settings and all files of its own."""
+    """A JupyterLab on copies of the notebooks: port, token, settings and all files of its own."""
 
     def __init__(self, home):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.token, self.address = secrets.token_hex(16), f"http://127.0.0.1:{port}"
-        versions.write("answers", home / "notebooks", NOTEBOOKS)
+        versions.write("student", home / "notebooks", NOTEBOOKS)
         names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
         own = {name: str(home / name.lower()) for name in names}
         quiet = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}

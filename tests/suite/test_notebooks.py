@@ -17,6 +17,7 @@ from tiny_notebooks import (
     exercise,
     five_exercises,
     stdout,
+    write_answers,
 )
 
 from mmlib.suite import course
@@ -125,8 +126,7 @@ def test_a_cell_of_imports_alone_may_be_longer(lines, faults):
     assert hygiene._cell_problems(new_code_cell("\n".join(lines)), 1) == faults
 
 
-# Cells 3, 5 and 7 are code. The first exercise: question 8, blank 9, answer 10, check 11,
-# explanation 12; the last begins at 28.
+# Cells 3, 5 and 7 are code. The first exercise is 8 (question), 9, 10; the last begins at 20.
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -153,12 +153,15 @@ def test_a_cell_of_imports_alone_may_be_longer(lines, faults):
         (text(7, "print", "import os\nprint"), "imports belong at the top"),
         (tagged(5, "nbval-skip"), "cell 6: tag nbval-skip"),
         (text(7, "print", "# NBVAL_IGNORE_OUTPUT\nprint"), "cell 8: a marker of nbval's"),
-        (gone(slice(28, None)), "4 exercises; there must be at least 5"),
-        (gone(12), "answer (code), check (code); they must be"),
-        (tagged(7, "nbval-check-output", "check", **FOLDED), "cell 8 is tagged check (code) but"),
-        (cell(13, source="### Exercise 2: a title"), "are numbered [1, None, 3, 4, 5]; write"),
-        (cell(13, source="### Exercise 3. A title"), "exercises are numbered [1, 3, 3, 4, 5]"),
-        (tagged(10, "answer"), "cell 11: an answer or a check without jupyter.source_hidden"),
+        (gone(slice(20, None)), "4 exercises; there must be at least 5"),
+        (tagged(7, "nbval-check-output", "check", **FOLDED), "from cell 8 on: check (code); an"),
+        (cell(11, source="### Exercise 2: a title"), "are numbered [1, None, 3, 4, 5]; write"),
+        (cell(11, source="### Exercise 3. A title"), "exercises are numbered [1, 3, 3, 4, 5]"),
+        (tagged(10, "check"), "cell 11: a check without jupyter.source_hidden"),
+        (
+            tagged(9, "blank", "check", **FOLDED),
+            "from cell 9 on: exercise (markdown), blank check (",
+        ),
     ],
 )
 def test_each_fault_is_named(committed, spoil, said):
@@ -222,7 +225,7 @@ plt.show()
 """
 
 
-EXERCISES = (  # blank, answer, check; all but the first two are badly made
+EXERCISES = (  # blank, worked answer, check; all but the first two are badly made
     ("answer_1 = ...", "answer_1 = 3", "course.number(1, answer_1, 3, 0.1)"),
     ("def twice(x):\n    ...", "def twice(x):\n    return 2 * x",
      "course.function(2, twice, lambda x: 2 * x, [(1,)])"),
@@ -231,6 +234,8 @@ EXERCISES = (  # blank, answer, check; all but the first two are badly made
     ("answer_5 = None + 1", "answer_5 = 3", "course.number(5, answer_5, 3, 0.1)"),
     ("answer_6 = ...", "answer_6 = 3", "course.number(5, answer_6, 3, 0.1)"),
     ("answer_7 = ...", "answer_7 = [3]", "course.number(7, len(answer_7), 1, 0.1)"),
+    ("answer_8 = ...", "answer_8 = 4", "course.number(8, answer_8, 3, 0.1)"),
+    ("answer_9 = ...", "answer_9 = ...", "course.number(9, answer_9, 3, 0.1)"),
 )  # fmt: skip
 
 
@@ -247,29 +252,28 @@ def verdicts(tmp_path_factory):
     other = new_output("stream", name="stderr", text="the warning of another process")
     picture = [*stdout("same\n"), other, SVG]
     notebooks = {
-        "figures": [
+        "01_figures": [
             check(93.5),
             (NOISE, [], stdout("0.0\n")),
             (PICTURE, ["nbval-check-output"], picture),
             check(163.5),
         ],
-        "dead": [("import os\nos._exit(1)", [], []), ("print(1)", [], stdout("1\n"))],
+        "02_dead": [("import os\nos._exit(1)", [], []), ("print(1)", [], stdout("1\n"))],
     }
     for name, cells in notebooks.items():
         nb = committed_notebook(*cells)
-        if name == "dead":
-            nb.cells += exercise(1, "answer_1 = 3", "course.number(1, answer_1, 3, 0.1)", count=3)
-        else:
-            nb.cells += committed_notebook(("from mmlib.suite import course", [], [])).cells
-            for n, (blank, answer, check) in enumerate(EXERCISES, 1):
-                nb.cells += exercise(n, answer, check, blank, count=4 + 3 * n)
+        tasks = EXERCISES[:1] if name == "02_dead" else EXERCISES
+        nb.cells += committed_notebook(("from mmlib.suite import course", [], [])).cells
+        for n, (blank, _, checked) in enumerate(tasks, 1):
+            nb.cells += exercise(n, checked, blank)
+        write_answers(folder / name, {n: answer for n, (_, answer, _) in enumerate(tasks, 1)})
         nbformat.write(nb, folder / f"{name}.ipynb")
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--nbval-lax"]
     command += ["-v", "-p", "no:cacheprovider", "--color=no", f"--rootdir={folder}", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1, done.stdout + done.stderr
     cells = re.findall(r"(\w+)::ipynb::Cell (\d) (\w+)", done.stdout)
-    tried = re.findall(r"(\w+)\.ipynb::(exercise \d): blank is refused (\w+)", done.stdout)
+    tried = re.findall(r"(\w+)\.ipynb::(exercise \d) (\w+)", done.stdout)
     outcomes = {(name, int(cell)): outcome for name, cell, outcome in cells}
     return outcomes | {(name, n): outcome for name, n, outcome in tried} | {"told": done.stdout}
 
@@ -277,21 +281,23 @@ def verdicts(tmp_path_factory):
 @pytest.mark.parametrize(
     ("notebook", "cell", "outcome", "said"),
     [
-        ("figures", 0, "PASSED", ""),
-        ("figures", 3, "FAILED", r"coco/AP/AUC, seed 1: 93\.1 is OUTSIDE 163\.5 ± \d+\.\d+"),
-        ("figures", 1, "PASSED", ""),  # progress, prints and addresses in other cells
-        ("figures", 2, "PASSED", ""),  # warnings and pictures in checked cells
-        ("dead", 0, "FAILED", "the kernel died in this cell"),
-        ("dead", 1, "FAILED", ""),
-        ("dead", "exercise 1", "FAILED", ""),
-        # It then tries the blanks.
-        ("figures", "exercise 1", "PASSED", ""),
-        ("figures", "exercise 2", "PASSED", ""),
-        ("figures", "exercise 3", "FAILED", "the check of exercise 3: blank is refused"),
-        ("figures", "exercise 4", "FAILED", "NameError: name 'three' is not defined"),
-        ("figures", "exercise 5", "FAILED", "the blank of exercise 5"),
-        ("figures", "exercise 6", "FAILED", "Exercise 5 has no answer yet"),
-        ("figures", "exercise 7", "FAILED", "TypeError: object of type 'ellipsis' has no len"),
+        ("01_figures", 0, "PASSED", ""),
+        ("01_figures", 3, "FAILED", r"coco/AP/AUC, seed 1: 93\.1 is OUTSIDE 163\.5 ± \d+\.\d+"),
+        ("01_figures", 1, "PASSED", ""),  # progress, prints and addresses in other cells
+        ("01_figures", 2, "PASSED", ""),  # warnings and pictures in checked cells
+        ("02_dead", 0, "FAILED", "the kernel died in this cell"),
+        ("02_dead", 1, "FAILED", ""),
+        ("02_dead", "exercise 1", "FAILED", "the kernel is dead"),
+        # It then tries the exercises.
+        ("01_figures", "exercise 1", "PASSED", ""),
+        ("01_figures", "exercise 2", "PASSED", ""),
+        ("01_figures", "exercise 3", "FAILED", "the check of the blank of exercise 3"),
+        ("01_figures", "exercise 4", "FAILED", "NameError: name 'three' is not defined"),
+        ("01_figures", "exercise 5", "FAILED", "the blank of exercise 5"),
+        ("01_figures", "exercise 6", "FAILED", "Exercise 5 has no answer yet"),
+        ("01_figures", "exercise 7", "FAILED", "TypeError: object of type 'ellipsis' has no len"),
+        ("01_figures", "exercise 8", "FAILED", "Exercise 8: 4 is not right"),
+        ("01_figures", "exercise 9", "FAILED", "the check of the worked answer of exercise 9"),
     ],
 )
 def test_what_nbval_says_of_each_cell_and_exercise(verdicts, notebook, cell, outcome, said):

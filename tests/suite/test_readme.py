@@ -122,7 +122,7 @@ def commands(page):
 
 PLACEHOLDERS = {"NAME": "flickr8k", "NAME=VALUE": "tier='world'"}
 KNOWN = "dask git jupyter jupyter-lab kubectl nvidia-cuda-mps-control nvidia-smi openssl papermill"
-KNOWN = {*KNOWN.split(), "pip", "playwright", "pytest"}
+KNOWN = {*KNOWN.split(), "bwrap", "pip", "playwright", "pytest"}
 
 
 def command_faults(words):

@@ -27,7 +27,8 @@ def test_every_page_is_listed_once():
     written = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/studies/*.md"), *NOTEBOOKS]
     written += [ROOT / name for name in ("data/README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
     names = {path.relative_to(ROOT).with_suffix("").as_posix() for path in written}
-    assert sorted(LISTED) == sorted(names | {"docs/api/mmlib/index"})
+    answers = {f"docs/answers/{path.stem[:2]}" for path in NOTEBOOKS}
+    assert sorted(LISTED) == sorted(names | answers | {"docs/api/mmlib/index"})
     assert [line for line in sources.contents().splitlines() if line in LISTED] == LISTED
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     order = re.findall(r"^\| .*?\*\*\[\d\d [^]]*\]\((notebooks/\w+)\.ipynb\)", readme, re.MULTILINE)
@@ -35,7 +36,7 @@ def test_every_page_is_listed_once():
 
 
 def test_what_jupyterlab_folds_is_folded_and_pictures_are_named():
-    hidden = {"tags": ["answer"], "jupyter": {"source_hidden": True}}
+    hidden = {"tags": ["check"], "jupyter": {"source_hidden": True}}
     cells = [
         {"cell_type": "markdown", "metadata": {}, "source": "# Links\n\n[a](x.ipynb#1.-The-A)"},
         {"cell_type": "code", "metadata": hidden, "source": ["1"]},
@@ -43,9 +44,17 @@ def test_what_jupyterlab_folds_is_folded_and_pictures_are_named():
     ]
     sources.as_shown({"cells": cells})
     assert cells[0]["source"] == "# Links\n\n[a](x.ipynb#1-the-a)"
-    assert cells[1]["metadata"]["tags"] == ["answer", "hide-input"]
+    assert cells[1]["metadata"]["tags"] == ["check", "hide-input"]
     assert "tags" not in cells[2]["metadata"]
     assert cells[2]["metadata"]["mystnb"] == {"image": {"alt": "Links"}}
+
+
+def test_a_page_of_worked_answers_folds_each():
+    text = "# %% [markdown]\n# # Title\n#\n# All.\n\n"
+    text += "# %% [markdown]\n# ## Exercise 1. A\n\n# %%\nx = 1  # one\n\n"
+    text += "# %% [markdown]\n# So,\n# $x$.\n"
+    folded = "<details><summary>Answer</summary>\n\n```python\nx = 1  # one\n```\n\nSo,\n$x$.\n\n"
+    assert sources.answers(text) == f"# Title\n\nAll.\n\n## Exercise 1. A\n\n{folded}</details>\n"
 
 
 def test_docstrings_become_lists_and_code():

@@ -1,36 +1,36 @@
-"""The form of an exercise: five cells in a row, marked by tags; and what its check asks for."""
+"""The form of an exercise: three cells in a row, marked by tags; what its check asks for, and its
+worked answer in a file beside the notebook.
+"""
 
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mmlib.suite.course.checks import CourseError
 
-FORM = (
-    *("exercise (markdown)", "blank (code)", "answer (code)"),
-    *("check (code)", "answer (markdown)"),
-)
+FORM = ("exercise (markdown)", "blank (code)", "check (code)")
 TAGS = {role.split()[0] for role in FORM}
 HEADING = re.compile(r"#+ Exercise (\d+)\b.*(?:\n+\*(Easy|Medium|Hard), (\d+) minutes\b)?")
 CALLS = ("number", "choice", "function")
-TRUTH = "# The truth.\n"  # in a check, ends what students get of it
+TRUTH = "# The truth.\n"  # in a check, ends what an answer runs through before it is compared
+ANSWER = re.compile(r"^# %%( \[markdown\])?\n(.*?)(?=^# %%|\Z)", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise of the teacher's notebook: its number, difficulty and minutes, and its cells."""
+    """An exercise: its number, difficulty and minutes, its cells, and how it may be answered."""
 
     number: int
     difficulty: str
     minutes: str
     question: Any
     blank: Any
-    answer: Any
     check: Any
+    answer: str = ""  # code
+    explanation: str = ""  # Markdown
 
     @property
     def prelude(self) -> str:
@@ -55,7 +55,7 @@ def role(cell: Any) -> str:
 
 
 def exercises(cells: Sequence[Any]) -> list[Exercise]:
-    """The exercises among a notebook's cells, which must be in `FORM`.
+    """The exercises among a notebook's cells, which must be in `FORM`; without their answers.
 
     One begins with "### Exercise 2. Ranks by hand", and below it "*Medium, 10 minutes.*"; without
     such a heading it is numbered by its position, without the line below it has neither.
@@ -65,42 +65,40 @@ def exercises(cells: Sequence[Any]) -> list[Exercise]:
     for position, start in enumerate(starts, 1):
         heading = HEADING.match(cells[start]["source"])
         number, difficulty, minutes = heading.groups("") if heading else (position, "", "")
-        listed.append(Exercise(int(number), difficulty, minutes, *cells[start : start + 4]))
+        listed.append(Exercise(int(number), difficulty, minutes, *cells[start : start + 3]))
     return listed
 
 
 def form_faults(cells: Sequence[Any]) -> list[str]:
-    """Exercises that lack a cell or have cells out of order: a line each, none when all is well."""
-    roles = [role(cell) for cell in cells]
-    starts = [i for i, name in enumerate(roles) if "exercise" in name.split()] + [len(cells)]
-    before = [(i, name) for i, name in enumerate(roles[: starts[0]], 1) if name]
-    faults = [f"cell {i} is tagged {name} but belongs to no exercise" for i, name in before]
-    for start, end in pairwise(starts):
-        row = [name or "a cell without a tag" for name in roles[start:end]]
-        while len(row) > 1 and not roles[start + len(row) - 1]:  # prose between exercises
-            row.pop()
-        if tuple(row) != FORM:
-            title = next(iter(cells[start]["source"].splitlines()), "").lstrip("# ")
-            title = title or f"the exercise of cell {start + 1}"
-            faults.append(
-                f"{title}: its cells are {', '.join(row)}; they must be {', '.join(FORM)}"
-            )
-    return faults
+    """What is no whole exercise, or has cells out of order: a line each, none when all is well."""
+    names = list(map(role, cells))
+    letters = "".join(
+        {"": "-", **dict(zip(FORM, "ebc", strict=True))}.get(name, "x") for name in names
+    )
+    rest = letters.replace("ebc", "   ")
+    return [
+        f"from cell {found.start() + 1} on: "
+        f"{', '.join(name or 'no tag' for name in names[slice(*found.span())])}; "
+        f"an exercise is {', '.join(FORM)}"
+        for found in re.finditer("[ebcx]([ebcx-]*[ebcx])?", rest)
+    ]
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A notebook as its author wrote it: its file and cells, and its exercises in order."""
+    """A notebook as its author wrote it: its file, that of its answers, its cells and exercises."""
 
     path: Path
+    answers: Path
     cells: list[Any]
     exercises: list[Exercise]
 
 
 def read_teacher(path: Path) -> Teacher:
-    """A notebook of the repository.
+    """A notebook of the repository, with its worked answers.
 
-    Raises CourseError where it cannot be read or has an incomplete exercise.
+    Those of `04_document_links.ipynb` are in `answers/04.py` beside it. Raises CourseError where
+    one cannot be read or has an incomplete exercise.
     """
     import nbformat  # late: it takes a second, and a notebook's checks do without
 
@@ -112,11 +110,34 @@ def read_teacher(path: Path) -> Teacher:
         raise CourseError(f"{path} is not a valid notebook: {fault}") from error
     if faults := form_faults(notebook.cells):
         raise CourseError(f"{path.name}: {faults[0]}")
-    teacher = Teacher(path, notebook.cells, exercises(notebook.cells))
-    for exercise in teacher.exercises:
-        if not exercise.expression:
-            raise CourseError(
-                f"{path.name}: the check of exercise {exercise.number} does not end with "
-                "course.number, course.choice or course.function"
-            )
-    return teacher
+    found, beside = exercises(notebook.cells), path.parent / "answers" / f"{path.stem[:2]}.py"
+    answers = _answers(beside) if found else {}
+    if unchecked := [exercise.number for exercise in found if not exercise.expression]:
+        raise CourseError(
+            f"{path.name}: the check of exercise {unchecked[0]} does not end with "
+            "course.number, course.choice or course.function"
+        )
+    numbers = [exercise.number for exercise in found if answers.get(exercise.number)]
+    if numbers != [*answers] or len(numbers) < len(found):
+        raise CourseError(f"{beside} answers the exercises {[*answers]}, not those of {path.name}")
+    answered = [replace(one, **answers[one.number]) for one in found]
+    return Teacher(path, beside, notebook.cells, answered)
+
+
+def _answers(path: Path) -> dict[int, dict[str, Any]]:
+    """Code and explanation by exercise, of a file of cells that begin with "# %%".
+
+    A Markdown cell with the heading of an exercise, the code, and a Markdown cell that explains it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CourseError(f"{path}: the worked answers cannot be read: {error}") from None
+    answers: dict[int, dict[str, Any]] = {}
+    for markdown, body in ANSWER.findall(text):
+        prose = re.sub("^# ?", "", body, flags=re.MULTILINE).strip() if markdown else ""
+        if heading := HEADING.match(prose):
+            answers[int(heading[1])] = answer = {"answer": "", "explanation": ""}
+        elif answers:
+            answer["explanation" if markdown else "answer"] += prose or body.strip()
+    return answers

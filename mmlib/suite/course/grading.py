@@ -6,15 +6,17 @@ not run. They run after all of the teacher's notebook but its exercises.
 
 import hashlib
 import json
+import math
 import os
 import signal
 import socket
+import stat
 import tempfile
 import threading
-from collections import Counter
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import closing, suppress
 from functools import partial
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
@@ -29,106 +31,130 @@ from mmlib.core.files import file_hash
 from mmlib.core.paths import write_atomic
 from mmlib.suite.course.checks import CourseError, Key, NoAnswer, WrongAnswer, judge
 from mmlib.suite.course.form import HEADING, Teacher, read_teacher, role
-from mmlib.suite.course.targets import Target
 from mmlib.suite.course.worker import serve
 
+RESULTS = ["right", "wrong", "blank", "error"]
 COLUMNS = ["student", "file", "notebook", "exercise", "difficulty", "minutes", "result", "reason"]
 COLUMNS += ["digest"]
 MOST = 5e7  # bytes of a hand-in
 LARGEST = 2**24  # bytes of an answer
 GRACE = 30  # seconds beyond an answer's limit, after which what runs it is stopped
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-Fork = tuple[Connection, tuple[int, ...]]  # to a process that runs answers, and what to end
+NO_NOTEBOOK = "it is no notebook, whose name would end in .ipynb"
+EMPTY_FOLDER = "it is an empty folder"
+Fork = tuple[Connection, tuple[Any, ...]]  # to a process that runs answers, and what to end
 
 
-@contextmanager
-def kernel(
-    teacher: Teacher, memory: int = 2**31
-) -> Iterator[tuple[dict[int, Key], Callable[[], Fork]]]:
-    """A process that has run all of a notebook but its exercises.
+class Kernel:
+    """A process that has run all of a notebook but its exercises, until it is closed.
 
-    Gives the keys of its checks by exercise, and a function that forks it. memory: bytes of a fork
-    beyond its own. Raises CourseError where the notebook, its answers or its checks fail.
+    keys: of the notebook's checks by exercise. memory: bytes of a fork beyond its own. Raises
+    CourseError where the notebook, its answers or its checks fail.
     """
-    name, code = teacher.path.name, enumerate(teacher.cells, 1)
-    cells = [(n, cell.source) for n, cell in code if cell.cell_type == "code" and not role(cell)]
-    worked = [
-        source for task in teacher.exercises
-        for source in (task.answer.source, task.prelude + task.expression, task.check.source)
-    ]  # fmt: skip
-    for variable in THREADS:  # a process with threads cannot be forked
-        os.environ.setdefault(variable, "1")
-    (ours, theirs), (control, far), lock = Pipe(), socket.socketpair(), threading.Lock()
 
-    def fork() -> Fork:
-        near, distant = Pipe()
-        with lock:
-            socket.send_fds(control, [b"1"], [distant.fileno()])
-        distant.close()
-        return near, near.recv()
-
-    with tempfile.TemporaryDirectory("-mmlib-course", ignore_cleanup_errors=True) as folder:
-        arguments = (os.getpid(), folder, cells, worked, memory, theirs, far)
-        process = get_context("spawn").Process(target=serve, args=arguments)
-        process.start()
+    def __init__(self, teacher: Teacher, memory: int = 2**31) -> None:
+        name, code = teacher.path.name, enumerate(teacher.cells, 1)
+        cells = [
+            (n, cell.source) for n, cell in code if cell.cell_type == "code" and not role(cell)
+        ]
+        worked = [
+            source for task in teacher.exercises
+            for source in (task.answer, task.prelude + task.expression, task.check.source)
+        ]  # fmt: skip
+        secret = [str(teacher.path), str(teacher.answers)]
+        for library in ("OMP", "MKL", "OPENBLAS"):  # a process with threads cannot be forked
+            os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+        self.folder = tempfile.TemporaryDirectory("-mmlib-course", ignore_cleanup_errors=True)
+        (self.report, theirs), (self.control, far) = Pipe(), socket.socketpair()
+        self.control.settimeout(GRACE)
+        arguments = (os.getpid(), self.folder.name, cells, worked, secret, memory, theirs, far)
+        self.process = get_context("spawn").Process(target=serve, args=arguments)
+        self.process.start()
         theirs.close()
         far.close()
-        try:
-            with tqdm(total=len(cells), desc=name, unit="cell", delay=1.0, leave=False) as bar:
-                while isinstance(message := ours.recv(), int):
+        message: Any = "the process that ran it has ended"
+        with tqdm(total=len(cells), desc=name, unit="cell", delay=1.0, leave=False) as bar:
+            with suppress(EOFError):
+                while isinstance(message := self.report.recv(), int):
                     bar.update()
-            if isinstance(message, str):
-                raise CourseError(f"{name}: {message}")
-            keys = {key.exercise: key for key in message}
-            if list(keys) != [task.number for task in teacher.exercises]:
-                raise CourseError(f"{name}: its checks are of exercises {[*keys]}")
-            yield keys, fork
-        except (EOFError, BrokenPipeError):
-            raise CourseError(f"{name}: the process that ran it has ended") from None
-        finally:
-            control.close()
-            process.join(10)
-            _end(process.pid)
-            process.kill()
+        if not isinstance(message, str):
+            self.keys: dict[int, Key] = {key.exercise: key for key in message}
+            if list(self.keys) == [task.number for task in teacher.exercises]:
+                return
+            message = f"its checks say right for the exercises {[*self.keys]} alone"
+        self.close()
+        raise CourseError(f"{name}: {message}")
+
+    def close(self) -> None:
+        """End the process and all that it began."""
+        self.control.close()
+        self.process.join(1)
+        _end((self.report, (self.process.pid,)))
+        self.process.kill()
+        self.process.join(GRACE)
+        self.folder.cleanup()
+
+    def fork(self) -> Fork:
+        """A process for the answers of a hand-in. Raises EOFError where there is none."""
+        near, distant = Pipe()
+        socket.send_fds(self.control, [b"f"], [distant.fileno()])
+        distant.close()
+        if not near.poll(GRACE):
+            raise EOFError
+        return near, near.recv()
+
+    def lost(self) -> bool:
+        """Whether the process has been stopped or ended, as by an answer."""
+        with suppress(OSError):  # also when its time is over
+            self.control.sendall(b"?")
+            return self.control.recv(1) != b"?"
+        return True
 
 
-def _end(*processes: int | None) -> None:
-    """End processes and all that they began."""
-    for process in processes:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process, signal.SIGKILL)  # type: ignore[arg-type]
+def _end(running: Fork | None) -> None:
+    """Close a connection, and end the processes behind it and all that they began."""
+    if running:
+        running[0].close()
+        for process in running[1]:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process, signal.SIGKILL)
 
 
 def mistakes(notebook: Path) -> str:
     """Markdown: each exercise of a notebook, and the typical mistakes that its check knows."""
     teacher, lines = read_teacher(notebook), [f"# {notebook.stem}\n"]
-    with kernel(teacher) as (keys, _):
+    with closing(Kernel(teacher)) as kernel:
         for exercise in teacher.exercises:
             heading = exercise.question.source.splitlines()[0].lstrip("# ")
-            wrong = [t for t in keys[exercise.number].wrong if isinstance(t, Target)]
-            lines += [f"**{heading}**\n", *dict.fromkeys(f"- {t.reason}" for t in wrong), ""]
+            key = kernel.keys[exercise.number]
+            reasons = filter(
+                None, [*(target.reason for target in key.wrong), *key.options.values()]
+            )
+            lines += [f"**{heading}**\n", *dict.fromkeys(f"- {reason}" for reason in reasons), ""]
     return "\n".join(lines)
 
 
 def grade(
     folder: Path, notebooks: Sequence[Path], out: Path,
-    jobs: int = 1, seconds: float = 60.0, memory: int = 2**31,
-) -> Counter[str]:  # fmt: skip
+    jobs: int = 1, seconds: float = 60.0, memory: float = 2**31,
+) -> pd.DataFrame:  # fmt: skip
     """Grade all notebooks in a folder, or one file, into a CSV file of marks, a row an exercise.
 
     result: right, wrong, blank or error; the reason says why. A file that cannot be graded is a
-    row, too. Rows of an earlier call are kept where hand-in, notebooks and limits are the same.
-    notebooks: with the answers. jobs: hand-ins that run at a time. seconds, memory: of an answer,
-    and bytes beyond the notebook's own.
-    Returns how many exercises have each result. Raises CourseError where there is nothing to grade,
+    row, too. Rows of an earlier call are kept where hand-in, notebooks, limits and grader are the
+    same. Beside `out`, `…_totals.csv` has a row a student. notebooks: with their answers beside.
+    jobs: hand-ins that run at a time. seconds, memory: of an answer, and bytes beyond the
+    notebook's own.
+    Returns the totals. Raises CourseError where there is nothing to grade, a limit allows nothing,
     a notebook fails, or `out` is another file.
     """
+    if not (0 < seconds < math.inf and 0 < memory < math.inf):
+        raise CourseError("the limits of an answer, seconds and memory, are numbers above 0")
     teachers = [read_teacher(path) for path in notebooks]
-    setting = f"{seconds} {memory}" + "".join(map(file_hash, notebooks))
-    files = [folder] if folder.is_file() else sorted(
-        path for path in folder.rglob("*.ipynb")
-        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )  # fmt: skip
+    code = [*notebooks, *(teacher.answers for teacher in teachers)]
+    code += sorted(Path(__file__).parent.glob("*.py"))
+    setting = f"{seconds} {memory}" + "".join(file_hash(path) for path in code if path.is_file())
+    totals = out.with_name(f"{out.stem}_totals.csv")
+    files = hand_ins(folder, (out, totals))
     if not files:
         raise CourseError(f"no notebook in {folder}")
     earlier = pd.DataFrame(columns=COLUMNS)
@@ -136,50 +162,121 @@ def grade(
         earlier = pd.read_csv(out, dtype=str, keep_default_na=False)
         if list(earlier) != COLUMNS:
             raise CourseError(f"{out} is no table of marks of this command; name another file")
-    kernels, starting = dict[Path, Any](), threading.Lock()
+    kernels: dict[tuple[int, Path], Kernel] = {}
+
+    def kernel_of(teacher: Teacher) -> Kernel:
+        """This thread's own kernel: what an answer does to it meets no other hand-in."""
+        key = threading.get_ident(), teacher.path
+        if key in kernels and kernels[key].lost():
+            kernels.pop(key).close()
+        if key not in kernels:
+            kernels[key] = Kernel(teacher, int(memory))
+        return kernels[key]
 
     def rows_of(path: Path) -> list[dict[str, Any]]:
         name = path.name if path == folder else path.relative_to(folder).as_posix()
-        small = path.is_file() and path.stat().st_size <= MOST
-        content = path.read_bytes() if small else b""
-        digest = hashlib.sha256(content + setting.encode()).hexdigest()[:16]
-        graded = earlier[(earlier.file == name) & (earlier.digest == digest)]
-        if len(graded):
-            return graded.to_dict("records")
         student = Path(name).parts[0] if "/" in name else path.stem
-        about = {"student": student, "file": name, "digest": digest}
+        about = {"student": student, "file": name}
         try:
+            if files[path]:
+                raise CourseError(files[path])
+            content = path.read_bytes()
+            about["digest"] = hashlib.sha256(content + setting.encode()).hexdigest()[:16]
+            graded = earlier[(earlier.file == _text(name)) & (earlier.digest == about["digest"])]
+            if len(graded):
+                return graded.to_dict("records")
             teacher, answers = read_answers(content, teachers)
+        except OSError as error:
+            return [about | {"result": "error", "reason": f"it cannot be read: {error.strerror}"}]
         except CourseError as error:
             return [about | {"result": "error", "reason": str(error)}]
-        with starting:
-            if teacher.path not in kernels:
-                kernels[teacher.path] = stack.enter_context(kernel(teacher, memory))
         rows = []
-        keys, fork = kernels[teacher.path]
-        results = _results(teacher, answers, keys, fork, seconds)
+        results = _results(teacher, answers, partial(kernel_of, teacher), seconds)
         for task, result in zip(teacher.exercises, results, strict=True):
             values = teacher.path.stem, str(task.number), task.difficulty, task.minutes, *result
             rows.append(about | dict(zip(COLUMNS[2:8], values, strict=True)))
         return rows
 
     marks: list[dict[str, Any]] = []
-    with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
-        for rows in tqdm(pool.map(rows_of, files), "hand-ins", len(files), mininterval=1.0):
-            marks += rows
-            table = pd.DataFrame(marks, columns=COLUMNS)
-            write_atomic(out, partial(table.to_csv, index=False))
-    return Counter(row["result"] for row in marks)
+    try:
+        with ThreadPoolExecutor(jobs) as pool:
+            for rows in tqdm(pool.map(rows_of, files), "hand-ins", len(files), mininterval=1.0):
+                marks += [{name: _text(value) for name, value in row.items()} for row in rows]
+                table = pd.DataFrame(marks, columns=COLUMNS).fillna("")
+                write_atomic(out, partial(table.to_csv, index=False))
+    finally:
+        for kernel in kernels.values():
+            kernel.close()
+    table = _totals(table)
+    write_atomic(totals, partial(table.to_csv, index=False))
+    return table
 
 
-def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, dict[int, str]]:
-    """The notebook that a hand-in is of, and its answers: the code by exercise.
+def hand_ins(folder: Path, leave_out: Sequence[Path] = ()) -> dict[Path, str]:
+    """The files below a folder, sorted, each with what speaks against grading it, mostly nothing.
+
+    Links are not followed. Other files than notebooks count where a student has no notebook, in one
+    row. Hidden files and `leave_out` do not count.
+    """
+    others = {path.parent.resolve() / path.name for path in leave_out}
+
+    def files(path: Path) -> dict[Path, str]:
+        about = path.lstat()
+        if path.name.startswith((".", "__MACOSX")) or path.parent.resolve() / path.name in others:
+            return {}
+        if stat.S_ISDIR(about.st_mode):
+            try:
+                found = [files(child) for child in sorted(path.iterdir())]
+            except OSError as error:
+                return {path: f"it cannot be read: {error.strerror}"}
+            return dict(ChainMap(*reversed(found))) or {path: EMPTY_FOLDER}
+        faults = {
+            "it is a link, which is not followed": stat.S_ISLNK(about.st_mode),
+            "it is no file": not stat.S_ISREG(about.st_mode),
+            NO_NOTEBOOK: path.suffix.lower() != ".ipynb",
+            "it is empty": not about.st_size,
+            f"it is over {MOST / 1e6:.0f} MB": about.st_size > MOST,
+        }
+        return {path: next((fault for fault in faults if faults[fault]), "")}
+
+    listed: dict[Path, str] = {}
+    for student in sorted(folder.iterdir()) if folder.is_dir() else [folder]:
+        found = files(student) if os.path.lexists(student) else {}
+        beside = [path for path in found if found[path] in (NO_NOTEBOOK, EMPTY_FOLDER)]
+        for path in beside if "" in found.values() else beside[1:]:
+            del found[path]
+        listed |= found
+    return listed
+
+
+def _text(value: Any) -> str:
+    """Text that UTF-8 can hold, as a name of a file or a message may not be."""
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _totals(marks: pd.DataFrame) -> pd.DataFrame:
+    """A row a student: how many exercises have each result, and what to look at by hand."""
+    rows = []
+    for student, of_student in marks.groupby("student", sort=False):
+        counts = of_student.result.value_counts()
+        row = {"student": student} | {name: int(counts.get(name, 0)) for name in RESULTS}
+        notes = []
+        for notebook, of_notebook in of_student[of_student.notebook != ""].groupby("notebook"):
+            if len(paths := list(dict.fromkeys(of_notebook.file))) > 1:
+                notes.append(f"{len(paths)} files of {notebook}, all counted: {', '.join(paths)}")
+        rows.append(row | {"note": "; ".join(notes)})
+    return pd.DataFrame(rows, columns=["student", *RESULTS, "note"])
+
+
+Answer = tuple[list[str], int]  # the cells of an answer, and how often its question is there
+
+
+def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, dict[int, Answer]]:
+    """The notebook that a hand-in is of, and its answers by exercise.
 
     It is of that notebook with which it shares most headings of exercises. An answer is the code
     between such a heading and the check. Raises CourseError for what cannot be graded.
     """
-    if not content:
-        raise CourseError(f"it is no file, empty, or over {MOST / 1e6:.0f} MB")
 
     def heading(cell: Any) -> str:
         return cell.source.partition("\n")[0].strip()
@@ -187,32 +284,32 @@ def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, 
     def shared(teacher: Teacher) -> int:
         return len({heading(task.question) for task in teacher.exercises} & headings)
 
+    cells, times = defaultdict[int, list[str]](list), defaultdict[int, int](int)
     try:
-        cells = nbformat.reads(content.decode(), as_version=4).cells
-        headings = set(map(heading, cells))
+        number = None
+        notebook = nbformat.reads(content.decode("utf-8-sig"), as_version=4)
+        headings = set(map(heading, notebook.cells))
+        for cell in notebook.cells:
+            title = HEADING.match(cell.source) if cell.cell_type == "markdown" else None
+            if title:
+                number = int(title[1])
+                times[number] += 1
+            elif "check" in cell.metadata.get("tags", []):
+                number = None
+            elif number and cell.cell_type == "code" and cell.source.strip():
+                cells[number].append(cell.source.strip())
     except Exception as error:  # nbformat raises whatever a malformed file leads to
         fault = f"it is not a notebook: {type(error).__name__}: {error}".splitlines()[0]
         raise CourseError(fault[:300]) from None
     teacher = max(teachers, key=shared)
     if not shared(teacher):
         raise CourseError("it has no exercise of the course")
-    answers: dict[int, str] = {}
-    number = None
-    for cell in cells:
-        title = HEADING.match(cell.source) if cell.cell_type == "markdown" else None
-        if title:
-            number = int(title[1])
-        elif "check" in cell.metadata.get("tags", []):
-            number = None
-        elif number and cell.cell_type == "code":
-            answers[number] = f"{answers.get(number, '')}\n{cell.source}".strip()
-    return teacher, answers
+    return teacher, {number: (cells[number], times[number]) for number in times}
 
 
 def _results(
-    teacher: Teacher, answers: Mapping[int, str], keys: Mapping[int, Key],
-    fork: Callable[[], Fork], seconds: float,
-) -> Iterator[tuple[str, str]]:  # fmt: skip
+    teacher: Teacher, answers: Mapping[int, Answer], kernel_of: Callable[[], Kernel], seconds: float
+) -> Iterator[tuple[str, str]]:
     """The result of each exercise of a hand-in, and its reason.
 
     The answers run one after another in one process; where one ends it, those before it run again
@@ -221,31 +318,38 @@ def _results(
     running: Fork | None = None
     earlier, again = list[str](), list[str]()
     for task in teacher.exercises:
-        source, key = answers.get(task.number), keys[task.number]
-        if source is None or source == task.blank.source.strip():
-            yield ("error", "its cell is missing") if source is None else ("blank", "")
+        cells, times = answers.get(task.number, ([], 0))
+        unanswered = task.blank.source.strip()
+        if times > 1:
+            cells = [source for source in cells if source != unanswered] or cells[:1]
+        if set(cells) <= {unanswered}:
+            yield ("blank", "") if cells else ("error", "its cell is missing")
             continue
-        connection, processes = running = running or fork()
+        kernel, result = kernel_of(), ""
+        key = kernel.keys[task.number]
         try:
-            connection.send((source, again, task.prelude, task.expression, key.cases, seconds))
-            if not connection.poll((len(again) + 2) * seconds + GRACE):
+            running = running or kernel.fork()
+            running[0].send((cells, again, task.prelude, task.expression, key.cases, seconds))
+            if not running[0].poll((len(again) + 2) * seconds + GRACE):
                 raise TimeoutError
-            yield _judged(connection.recv_bytes(LARGEST), key)
-            earlier, again = [*earlier, source], []
-            continue
+            result, reason = _judged(running[0].recv_bytes(LARGEST), key)
         except TimeoutError:
-            ended = f"TimeoutError: the time limit of {seconds:g} s passed"
+            reason = f"TimeoutError: the time limit of {seconds:g} s passed"
         except (EOFError, ConnectionError):
-            ended = "it ended the process that ran it"
+            reason = "it ended the process that ran it"
         except OSError:
-            ended = f"its answer takes more than {LARGEST >> 20} MiB"
-        yield "error", ended
-        connection.close()
-        _end(*processes)
-        running, again = None, earlier
-    if running:
-        running[0].close()
-        _end(*running[1])
+            reason = f"its answer takes more than {LARGEST >> 20} MiB"
+        if kernel.lost():
+            result, reason = "", "it stopped or ended the process that grades it"
+        if times > 1:
+            reason = "; ".join(filter(None, [reason, f"its question is there {times} times"]))
+        yield result or "error", reason
+        if result:
+            earlier, again = earlier + cells, []
+        else:
+            _end(running)
+            running, again = None, earlier
+    _end(running)
 
 
 def _judged(message: bytes, key: Key) -> tuple[str, str]:
@@ -254,10 +358,11 @@ def _judged(message: bytes, key: Key) -> tuple[str, str]:
         if "error" in answer:
             return "error", str(answer["error"])
         judge(key, answer)
+        failed = answer["failed"]
     except NoAnswer:
         return "blank", ""
     except WrongAnswer as error:
         return "wrong", str(error)
     except Exception as error:  # what no answer sends
         return "error", f"its answer cannot be read: {type(error).__name__}"
-    return "right", ""
+    return "right", f"its code then fails: {failed}" if failed else ""

@@ -8,12 +8,14 @@ and is compared elsewhere: no truth is in its process.
 import io
 import json
 import os
+import re
 import resource
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -22,18 +24,20 @@ from mmlib.core.parallel import end_with
 from mmlib.suite.course import checks
 
 STATM = Path("/proc/self/statm")  # how much memory this process has
+TIMEIT = re.compile(r"^\s*%%?timeit\b", re.MULTILINE)
 FILES = 2**26  # bytes of a file that an answer may write
 
 
 def serve(
-    parent: int, folder: str, cells: Sequence[tuple[int, str]], worked: Sequence[str], memory: int,
-    report: Connection, control: socket.socket,
+    parent: int, folder: str, cells: Sequence[tuple[int, str]], worked: Sequence[str],
+    secret: Sequence[str], memory: int, report: Connection, control: socket.socket,
 ) -> None:  # fmt: skip
     """Run a notebook's cells (number, source), then hand-ins in forks; the target of a process.
 
-    worked: the teacher's answers and checks. memory: bytes of a hand-in beyond those of the
-    notebook. report: is sent the number of each cell once it has run, then the keys of the checks,
-    or what failed. control: brings a connection for each hand-in.
+    worked: the teacher's answers and checks. secret: files that no hand-in may open. memory: bytes
+    of a hand-in beyond those of the notebook. report: is sent the number of each cell once it has
+    run, then the keys of the checks, or what failed. control: brings a connection for each hand-in;
+    a message without one is sent back, as a sign of life.
     """
     os.environ |= {"MPLBACKEND": "agg", "CUDA_VISIBLE_DEVICES": "", "IPYTHONDIR": folder}
     end_with(parent)
@@ -63,27 +67,30 @@ def serve(
             for source in worked:
                 if error := _error(shell, source):
                     raise error
-            report.send(checks.collected)
+            report.send([key for key in checks.collected if key.exercise in checks.solved])
         except BaseException as error:
             report.send(f"its answers and checks fail with {_line(error)}")
         os._exit(0)
     os.waitpid(child, 0)
     report.close()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for hand-ins
-    while handles := socket.recv_fds(control, 1, 1)[1]:
-        if os.fork() == 0:
+    while (received := socket.recv_fds(control, 1, 1))[0]:
+        if not received[1]:
+            control.send(received[0])
+        elif os.fork() == 0:
             control.close()
             with suppress(BaseException):
-                _run_answers(Connection(handles[0]), shell, memory)
+                _run_answers(Connection(received[1][0]), shell, secret, memory)
             os._exit(0)
-        os.close(handles[0])
+        for handle in received[1]:
+            os.close(handle)
 
 
-def _run_answers(requests: Connection, shell: Any, memory: int) -> None:
+def _run_answers(requests: Connection, shell: Any, secret: Sequence[str], memory: int) -> None:
     """Run the answers of a hand-in, in a child: an answer may end or stop its parent.
 
-    A request is an answer's code, that of those before it if they are to run again, what the check
-    evaluates, its cases, and how many seconds all that may take.
+    A request is the cells of an answer, those before it if they are to run again, what the check
+    evaluates, its cases, and how many seconds each of these may take.
     """
     os.setsid()
     end_with(os.getppid())
@@ -101,25 +108,50 @@ def _run_answers(requests: Connection, shell: Any, memory: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (taken + memory,) * 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILES, FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    shell.run_line_magic = partial(_line_magic, shell.run_line_magic)
+    sys.addaudithook(partial(_refuse, frozenset(map(os.path.realpath, secret))))
     requests.send((os.getpid(), os.getppid()))
     while True:
-        source, earlier, prelude, expression, cases, seconds = requests.recv()
+        sources, earlier, prelude, expression, cases, seconds = requests.recv()
 
         def time_is_over(*_: Any, limit: float = seconds) -> None:
             raise TimeoutError(f"the time limit of {limit:g} s passed")
 
         signal.signal(signal.SIGALRM, time_is_over)
-        for code in (*earlier, source):
+        for code in earlier:
             signal.setitimer(signal.ITIMER_REAL, seconds)
-            failed = _error(shell, code)
+            _error(shell, code)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        failed = next(filter(None, (_error(shell, code) for code in sources)), None)
         try:  # also where the answer fails after it has bound what is asked for
             signal.setitimer(signal.ITIMER_REAL, seconds)
             exec(prelude, shell.user_ns)
-            message = json.dumps(checks.look(eval(expression, shell.user_ns), cases))
+            seen = checks.look(eval(expression, shell.user_ns), cases)
+            message = json.dumps(seen | {"failed": _line(failed) if failed else ""})
         except BaseException as error:  # SystemExit, too
-            message = json.dumps({"error": _line(failed or error)})
+            lost = isinstance(error, NameError) and any(map(TIMEIT.search, sources))
+            hint = "; what runs in timeit is not kept" if lost else ""
+            message = json.dumps({"error": _line(failed or error) + hint})
         signal.setitimer(signal.ITIMER_REAL, 0)
         requests.send_bytes(message.encode())
+
+
+def _line_magic(run: Callable, name: str, line: str, _stack_depth: int = 1) -> Any:
+    """Run a line magic; what only JupyterLab has, as "%matplotlib widget", does nothing."""
+    from IPython.core.error import UsageError
+
+    with suppress(UsageError, ImportError):
+        return None if name == "matplotlib" else run(name, line, _stack_depth=_stack_depth + 1)
+
+
+def _refuse(secret: Container[str], event: str, arguments: tuple) -> None:
+    """An audit hook of Python: an answer does not open the notebooks with their checks, or answers.
+
+    What another program opens for it is not seen.
+    """
+    if event == "open" and isinstance(arguments[0], str | bytes):
+        if os.path.realpath(os.fsdecode(arguments[0])) in secret:
+            raise PermissionError("an answer may not open the course's notebooks and answers")
 
 
 def _error(shell: Any, source: str) -> BaseException | None:
