@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.numbers:
         return wrong
     claims = {
-        notebook: [one for part in parts.values() for one in part.standings]
+        notebook: {tier: part.claims for tier, part in parts.items()}
         for notebook, parts in tiers.items()
     }
     return max(wrong, ledger.settle(options.command, claims))

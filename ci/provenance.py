@@ -76,15 +76,14 @@ def machine_of(header: Mapping[str, Any]) -> str:
     return f"{machine['cores']} CPU cores" + (f", {instructions}" if instructions else "")
 
 
-def seeds_table(found: Evidence, looks: Sequence[int], words: Mapping[str, str]) -> str:
-    """How many seeds each data set has, and with how many verdicts were read."""
+def seeds_table(found: Evidence, words: Mapping[str, str]) -> str:
+    """How many seeds each data set has."""
     groups: dict[str, list[str]] = {}
     for name in found.datasets:
         seeds = str(len(found.seeds_of(name)) or "none")
         groups.setdefault(seeds, []).append(words.get(name, name))
-    read = ", ".join(map(str, looks)) or "once"
-    rows = [["; ".join(names), seeds, read] for seeds, names in groups.items()]
-    return pages.rows_table(["data set", "seeds", "read with"], rows)
+    rows = [["; ".join(names), seeds] for seeds, names in groups.items()]
+    return pages.rows_table(["data set", "seeds"], rows)
 
 
 def settings_table(

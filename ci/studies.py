@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,6 @@ from mmlib.suite import record
 from mmlib.suite.cli import TIERS
 from mmlib.suite.papers import PAPERS
 from mmlib.suite.papers import experiment as experiment_of
-from mmlib.suite.standing import LOOKS, Standing, standings
 
 ROOT = Path(__file__).resolve().parent.parent
 TIER_NAMES = {"world": "Picture world", "flickr8k": "Flickr8k", "paper": "The paper's data",
@@ -43,7 +42,7 @@ STUDIED, VERDICTS, TABLES, FIGURES, PROTOCOL, DEVIATIONS, LIMITS, SOURCES = SECT
     "Deviations from the paper and the authors' code", "Limits", "Where the figures come from",
 )  # fmt: skip
 WRITTEN = (STUDIED, PROTOCOL, DEVIATIONS, LIMITS)
-MARKS, NARROW = "¹²³⁴⁵⁶⁷⁸⁹", "\u2009"  # a thin space between marks
+NOTES, NARROW = "¹²³⁴⁵⁶⁷⁸⁹", "\u2009"  # a thin space between them
 SHORTEST_ALT = 31  # characters of a picture's description
 
 HEAD = """`{command}` makes this page from the records in `evidence/` and from \
@@ -51,12 +50,11 @@ HEAD = """`{command}` makes this page from the records in `evidence/` and from \
 {links}."""
 RULE = """An interval covers training seeds and test items, as a rule, and takes the training \
 data as given. *d* is the smallest effect that would matter. The \
-[rule](../../mmlib/core/rule.txt) gives the verdict. *Ours* is the effect, of several parts that \
-of the part that is named, the lowest. The last column has how often half of the seeds give \
-another verdict, and how often another that is decided. [The ledger](../ledger.md) marks verdicts \
-that a correction would take."""
-EXPLAINED = """Settings have the names of their fields in its budgets. *Read \
-with*: how many seeds were on record each time that verdicts were read. The last column of the \
+[rule](../../mmlib/core/rule.txt) gives the verdict; a claim with several parts has them counted, \
+supported (+), negligible (≈), opposite (−) and undecided (?). *Ours* is the effect, of several \
+parts that of the part that is named. Firm is what 99 % intervals and at least five seeds of each \
+trained part say, too. All claims are on [the ledger](../ledger.md)."""
+EXPLAINED = """Settings have the names of their fields in its budgets. The last column of the \
 settings is the tier `paper`, which was never run in full."""
 
 
@@ -78,9 +76,9 @@ class Words:
 
 @dataclass(frozen=True)
 class TierPart:
-    """What one tier's evidence brings: claims, Markdown by section, pictures with digests."""
+    """What one tier's evidence brings: records of claims, Markdown by section, picture digests."""
 
-    standings: Sequence[Standing]
+    claims: Sequence[Mapping[str, Any]]
     sections: Mapping[str, str]
     pictures: Mapping[str, str]
 
@@ -130,7 +128,7 @@ def of_tier(notebook: str, tier: str, evidence: Path, pictures: Path | None) -> 
     """What a tier's evidence brings; pictures: the folder to write its figures into, if any."""
     number = notebook[:2]
     found = record.read(number, tier, evidence)
-    judged = standings(number, tier, found)
+    judged = [one.record() for one in record.assessments(number, found)]
     if not has_study(PAPERS[number]):
         return TierPart(judged, {}, {})
     experiment, words = experiment_of(number), words_of(PAPERS[number])
@@ -138,7 +136,7 @@ def of_tier(notebook: str, tier: str, evidence: Path, pictures: Path | None) -> 
     with rc_context():
         plots.use_style()
         tables = tables_section(experiment.tables(found), words, tier)
-        figures = {"claims": forest([one.record for one in judged]), **experiment.figures(found)}
+        figures = {"claims": forest(judged), **experiment.figures(found)}
         for name, figure in figures.items():
             slug = re.sub(r"[^\w-]+", "-", name)
             file = f"{number}-{tier}-{slug}.png"
@@ -152,11 +150,11 @@ def of_tier(notebook: str, tier: str, evidence: Path, pictures: Path | None) -> 
     ]
     gaps = record.incomplete(found, experiment)
     sections = {
-        VERDICTS: f"{verdicts_section(judged, words)}\n\n{shown[0]}",
+        VERDICTS: f"{verdicts_section(judged, words, tier)}\n\n{shown[0]}",
         TABLES: tables,
         FIGURES: "\n\n".join(shown[1:]),
         PROTOCOL: "\n\n".join((
-            provenance.seeds_table(found, LOOKS.get((number, tier), ()), words.labels),
+            provenance.seeds_table(found, words.labels),
             provenance.settings_table(experiment, found, words.labels),
         )),
         SOURCES: provenance.recordings(number, tier, found, gaps),
@@ -164,46 +162,46 @@ def of_tier(notebook: str, tier: str, evidence: Path, pictures: Path | None) -> 
     return TierPart(judged, sections, digests)
 
 
-def verdicts_section(judged: Sequence[Standing], words: Words) -> str:
+def verdicts_section(judged: Sequence[Mapping[str, Any]], words: Words, tier: str) -> str:
     """How many claims got which verdict; a row a claim, why d is what it is, and a row a part."""
-    counts = Counter(str(one.record["verdict"]) for one in judged)
-    ids = {one.record["id"] for one in judged}
-    notes = [n for n in words.notes if judged[0].tier in n["tiers"] and ids & set(n["claims"])]
-    columns = ["claim", "compared", "the paper", "ours, 95 % interval", "d", "verdict", "seeds",
-               "other verdict in halves of the seeds"]  # fmt: skip
+    counts = Counter(str(r["verdict"]) for r in judged)
+    ids = {r["id"] for r in judged}
+    notes = [n for n in words.notes if tier in n["tiers"] and ids & set(n["claims"])]
+    columns = ["claim", "compared", "the paper", "ours, 95 % interval", "d", "verdict", "seeds"]
     rows: list[list[str]] = []
     reasons: dict[str, list[str]] = {}
     parts: list[list[str]] = []
-    for one in judged:
-        r = one.record
+    for r in judged:
         name, size = r["id"], f"{r['smallest']:g} {r['unit']}"
-        marks = NARROW.join(MARKS[i] for i, note in enumerate(notes) if name in note["claims"])
+        marks = NARROW.join(NOTES[i] for i, note in enumerate(notes) if name in note["claims"])
         deciding = f"{r['deciding']}: " if r["deciding"] else ""
         rows.append([
-            f"**{name}**{marks} {r['claim']}", r["contrast"], paper_cell(one),
-            deciding + (effect_text(r) if r["parts"] else pages.NONE), size, verdict_cell(one),
-            str(one.seeds or "measured once"), halves_cell(one),
+            f"**{name}**{marks} {r['claim']}", r["contrast"], paper_cell(r),
+            deciding + (effect_text(r) if r["parts"] else pages.NONE), size, verdict_cell(r),
+            seeds_cell(r["parts"].values()),
         ])  # fmt: skip
         reasons.setdefault(f"{size}: {r['smallest_why']}", []).append(name)
         if len(r["parts"]) > 1:
             for part, effect in r["parts"].items():
                 text = effect_text({**effect, "unit": r["unit"]})
-                parts.append([name, part, text, effect["verdict"]])
+                parts.append([name, part, text, effect["words"], seeds_cell([effect])])
     listed = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
-    blocks = [f"{len(judged)} claims: {listed}.", pages.rows_table(columns, rows)]
-    blocks += [f"{MARKS[i]} {note['note']}" for i, note in enumerate(notes)]
+    tested = sum(bool(r["parts"]) for r in judged)
+    head = f"{len(judged)} claims, {tested} of them tested: {listed}."
+    blocks = [head, pages.rows_table(columns, rows)]
+    blocks += [f"{NOTES[i]} {note['note']}" for i, note in enumerate(notes)]
     lines = [f"- {reason} ({', '.join(of)})" for reason, of in reasons.items()]
     blocks.append("Why *d* is what it is:\n\n" + "\n".join(lines))
     if parts:
-        table = pages.rows_table(["claim", "part", "effect, 95 % interval", "verdict"], parts)
+        columns = ["claim", "part", "effect, 95 % interval", "verdict", "seeds"]
+        table = pages.rows_table(columns, parts)
         blocks += ["Claims with several parts, part by part:",
                    pages.folded("Parts", table, len(parts))]  # fmt: skip
     return "\n\n".join(blocks)
 
 
-def paper_cell(one: Standing) -> str:
+def paper_cell(r: Mapping[str, Any]) -> str:
     """The paper's words, and its own effect in our unit, held against our intervals."""
-    r = one.record
     own, holding, of = r["paper_effect"], r["holding_paper"], r["intervals"]
     if own is None or holding is None:
         return str(r["paper"])
@@ -213,24 +211,16 @@ def paper_cell(one: Standing) -> str:
     return f"{r['paper']}; as we measure it {own:+.3g} {r['unit']}, {held}"
 
 
-def verdict_cell(one: Standing) -> str:
-    """The verdict, its size, why, and what it would be with another d."""
-    r = one.record
-    words = [f"**{r['verdict']}**" + (f", {r['size']}" if r["size"] else "")]
-    words += [r["why"]] if r["why"] else []
-    words += [
-        f"{verdict} with {times} d"
-        for times, verdict in zip(("half of", "twice"), one.others, strict=False)
-        if verdict != r["verdict"]
-    ]
-    return "; ".join(words + ["another verdict with a wider interval"] * bool(r["fragile"]))
+def verdict_cell(r: Mapping[str, Any]) -> str:
+    """The verdict, the counts of its parts, whether it is firm, and why it is not decided."""
+    words = f"**{r['words']}**" + f" ({r['counts']})" * bool(r["counts"])
+    return "; ".join(filter(None, (words, r["firmness"], r["why"])))
 
 
-def halves_cell(one: Standing) -> str:
-    """How often half of the seeds give another verdict, and a contrary one."""
-    if one.halves is None:
-        return pages.NONE
-    return f"{100 * one.halves.another:.0f} %, contrary {100 * one.halves.contrary:.0f} %"
+def seeds_cell(parts: Iterable[Mapping[str, Any]]) -> str:
+    """With how many seeds parts were measured, the fewest and the most."""
+    counts = sorted({part["seeds"] for part in parts if part["seeds"]})
+    return " to ".join(map(str, dict.fromkeys(counts[:1] + counts[-1:]))) or "measured once"
 
 
 def tables_section(tables: Mapping[str, pd.DataFrame], words: Words, tier: str = "") -> str:

@@ -4,22 +4,30 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
-from math import comb, isfinite, prod
+from math import isfinite, prod
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from scipy import optimize, special
 
-from mmlib.core.effects import LEVEL, Effect, Interval, sd_between
+from mmlib.core.effects import FIRM_LEVEL, LEVEL, Effect, Interval
 from mmlib.core.evidence import Evidence
 
-Verdict = Literal["supported", "opposite", "negligible", "mixed", "undecided", "not tested"]
+# Of one part, or of a claim with one; "holds", "fails" and "open" are of claims with several.
+Verdict = Literal[
+    "supported", "holds", "opposite", "negligible", "fails", "undecided", "open", "not tested"
+]
 Kind = Literal["greater", "equivalent"]
-Size = Literal["clearly", "", "direction only"]
-DECIDED = ("supported", "opposite", "negligible", "mixed")
+SIGNS = {"supported": "+", "negligible": "≈", "opposite": "−", "undecided": "?"}
+REFUTING: tuple[Verdict, ...] = ("opposite", "negligible")  # of a claim about all parts, each alone
+OUTCOMES: Mapping[str, Sequence[Verdict]] = {  # in which claims are counted
+    "hold": ("supported", "holds"), "fail": (*REFUTING, "fails"), "open": ("undecided", "open"),
+    "not tested": ("not tested",),
+}  # fmt: skip
+DECIDED = (*OUTCOMES["hold"], *OUTCOMES["fail"])
+FEWEST = 5  # seeds of each trained part that a firm verdict needs
 POWER = 0.8  # the share of runs that should decide
 MOST_SEEDS = 10_000  # what even this many seeds do not decide, seeds do not decide
 
@@ -54,11 +62,15 @@ class Claim:
             raise ValueError(f"{self.id}: the smallest effect of interest must be above 0")
 
 
-def verdict(effect_like: Interval, smallest: float, kind: Kind = "greater") -> Verdict:
-    """The verdict of `RULE` on one interval."""
-    low, high = effect_like.low, effect_like.high
+def verdict(
+    effect_like: Interval, smallest: float, kind: Kind = "greater", level: float = LEVEL
+) -> Verdict:
+    """The verdict of `RULE` on one interval, whose tails keep 1 − level each."""
+    low, high = effect_like.ends(level)
     if not effect_like.finite:
         return "not tested"
+    if isinstance(effect_like, Effect) and effect_like.seeds == 1:
+        return "undecided"
     if -smallest < low and high < smallest:
         return "negligible" if kind == "greater" else "supported"
     if kind == "equivalent":
@@ -66,25 +78,23 @@ def verdict(effect_like: Interval, smallest: float, kind: Kind = "greater") -> V
     return "supported" if low > 0 else "opposite" if high < 0 else "undecided"
 
 
-def verdict_on_every(parts: Iterable[Verdict]) -> Verdict:
-    """The verdict of `RULE` on a claim, which counts every part, from the parts' verdicts."""
-    distinct = set(parts)
-    decided = distinct - {"undecided"}
-    if len(decided) > 1:
-        return "mixed"
-    if decided == {"opposite"} or (decided and len(distinct) == 1):
-        return decided.pop()
-    return "undecided"
+def verdict_on_every(parts: Sequence[Verdict]) -> Verdict:
+    """The verdict of `RULE` on a claim from the verdicts on its parts, each of which counts."""
+    if len(parts) == 1:
+        return parts[0]
+    if any(part in REFUTING for part in parts):
+        return "fails"
+    return "holds" if set(parts) == {"supported"} else "open"
 
 
 @dataclass(frozen=True)
 class Assessment:
     """A claim and how it fared; `parts` is empty where it is not tested.
 
-    part_verdicts: each part by itself; why: the reason in words; detectable: the smallest effect
-    (for "equivalent": the smallest margin around a true zero) that such a run decides in four of
-    five; seeds_needed: with how many seeds a run decides so at `claim.smallest`, None if with none.
-    While the claim is undecided, both are about the open parts.
+    part_verdicts: each part by itself; why: the reason in words. Of the open parts of an undecided
+    claim, detectable: the smallest effect (for "equivalent": the smallest margin around a true
+    zero) that such a run decides in four of five; seeds_needed: with how many seeds a run decides
+    so at `claim.smallest`, and seeds_as_seen at the effects as they are; None if with none.
     """
 
     claim: Claim
@@ -94,52 +104,57 @@ class Assessment:
     why: str
     detectable: float | None = None
     seeds_needed: int | None = None
+    seeds_as_seen: int | None = None
 
     @property
-    def size(self) -> Size:
-        """How large a supported or opposite effect is by `RULE`, that of the part that counts."""
-        d, kind = self.claim.smallest, self.claim.kind
-        if self.verdict != "opposite" and (self.verdict, kind) != ("supported", "greater"):
+    def firmness(self) -> Literal["firm", "fragile", ""]:
+        """Whether a decided verdict is the same with 99 % intervals, and no part lacks seeds."""
+        if self.verdict not in DECIDED:
             return ""
-        sizes: list[Size] = [
-            "clearly" if min(abs(part.low), abs(part.high)) > d
-            else "direction only" if abs(part.effect) < d else ""
-            for name, part in self.parts.items() if self.part_verdicts[name] == self.verdict
-        ]  # fmt: skip
-        order = ("direction only", "", "clearly")
-        return (max if self.verdict == "opposite" else min)(sizes, key=order.index)
-
-    @property
-    def fragile(self) -> bool:
-        """Whether a decided verdict would be another with the bounds of the standard errors."""
-        bounded = {name: part.bounded() for name, part in self.parts.items()}
-        return self.verdict in DECIDED and _judge(self.claim, bounded)[0] != self.verdict
+        lacking = any(0 < part.seeds < FEWEST for part in self.parts.values())
+        same = _judge(self.claim, self.parts, FIRM_LEVEL)[0] == self.verdict
+        return "firm" if same and not lacking else "fragile"
 
     def record(self) -> dict[str, Any]:
         """What tables, pages and figures show, as a JSON-able dict with numbers of six digits.
 
+        words: the verdict as it is shown; counts: of the verdicts on several parts, by `SIGNS`.
         `holding_paper` of `intervals` intervals hold the paper's own effect; None where it prints
         none. effect, low and high are those of the part that is shown, which of several parts is
-        `deciding`: the lowest one that has the claim's verdict, of all where none has it.
+        `deciding`: the lowest one of those that give the claim its verdict.
         """
-        parts, paper = self.parts, self.claim.paper_effect
-        alike = [name for name in parts if self.part_verdicts[name] == self.verdict]
-        shown = min(alike or parts, key=lambda name: parts[name].low, default="")
+        parts, paper, d = self.parts, self.claim.paper_effect, self.claim.smallest
+        verdicts, counts = self.part_verdicts, Counter(map(str, self.part_verdicts.values()))
+        giving = {"holds": ("supported",), "fails": REFUTING, "open": ("undecided",)}
+        decisive = giving.get(self.verdict, (self.verdict,))
+        alike = [name for name in parts if verdicts[name] in decisive]
+        shown = min(alike, key=lambda name: parts[name].low, default="")
+        words = {
+            name: f"{verdicts[name]}, small"
+            if SIGNS[verdicts[name]] in "+−" and abs(part.effect) < d
+            and self.claim.kind == "greater" else verdicts[name]
+            for name, part in parts.items()
+        }  # fmt: skip
+        in_words = words[shown] if len(parts) == 1 else str(self.verdict)
+        if self.verdict == "fails":
+            in_words += f" in {len(alike)} of {len(parts)}"
         named = ("id", "claim", "paper", "contrast", "unit", "smallest", "kind")
         return {
             **{name: getattr(self.claim, name) for name in named}, "paper_effect": paper,
-            "verdict": self.verdict, "size": self.size, "fragile": self.fragile, "why": self.why,
-            "intervals": len(parts), "smallest_why": self.claim.why,
+            "verdict": self.verdict, "words": in_words, "firmness": self.firmness,
+            "counts": "" if len(parts) < 2 else " · ".join(
+                f"{counts[verdict]} {sign}" for verdict, sign in SIGNS.items() if counts[verdict]
+            ),
+            "why": self.why, "intervals": len(parts), "smallest_why": self.claim.why,
             "holding_paper": None if paper is None or not parts else sum(
                 part.low <= paper <= part.high for part in parts.values()
             ),
             "deciding": shown if len(parts) > 1 else "",
             **_numbers(parts.get(shown), "effect", "low", "high"),
-            "tau": float(f"{sd_between(parts.values()):.6g}") if parts else None,
-            **_numbers(self, "detectable", "seeds_needed"),
+            **_numbers(self, "detectable", "seeds_needed", "seeds_as_seen"),
             "parts": {
                 name: _numbers(part, "effect", "low", "high", "se", "df", "per_seed", "seeds")
-                | {"verdict": self.part_verdicts[name]}
+                | {"verdict": verdicts[name], "words": words[name]}
                 for name, part in parts.items()
             },
         }  # fmt: skip
@@ -155,47 +170,67 @@ def _numbers(source: object, *names: str) -> dict[str, float | int | None]:
     }  # fmt: skip
 
 
-def _judge(claim: Claim, parts: Mapping[str, Effect]) -> tuple[Verdict, dict[str, Verdict]]:
+def _judge(
+    claim: Claim, parts: Mapping[str, Effect], level: float = LEVEL
+) -> tuple[Verdict, dict[str, Verdict]]:
     """The verdict on finite effects, and the verdict on each of them."""
-    verdicts = {name: verdict(part, claim.smallest, claim.kind) for name, part in parts.items()}
-    return verdict_on_every(verdicts.values()), verdicts
+    each = {n: verdict(part, claim.smallest, claim.kind, level) for n, part in parts.items()}
+    return verdict_on_every([*each.values()]), each
 
 
-def power(effects: Iterable[Interval], smallest: float, kind: Kind = "greater") -> float:
-    """How often such independent estimates would all be decided.
+def power(
+    effects: Iterable[Interval], truths: Iterable[float], smallest: float, kind: Kind = "greater"
+) -> float:
+    """How often such independent estimates would all be decided if these were the true effects.
 
-    For "greater" when their true effects are `smallest`, for "equivalent" when they are 0; by the
-    noncentral t distribution (for "equivalent" a lower bound, from both one-sided tests).
+    By the noncentral t distribution; a lower bound, which takes the more frequent way to a decision
+    alone, and of an interval within ±d both one-sided tests.
     """
-    sides = 1 if kind == "greater" else 2
-    missed = (
-        special.nctdtr(e.df, smallest / e.se, special.stdtrit(e.df, LEVEL)) if e.se else 0
-        for e in effects
-    )  # SciPy has no number for what is below 1e-150
-    return prod(max(1 - sides * float(np.nan_to_num(share)), 0.0) for share in missed)
+    decided = []
+    for estimate, truth in zip(effects, map(abs, truths), strict=True):
+
+        def beyond(far: float, estimate: Interval = estimate) -> float:
+            """How often the whole interval lies beyond an edge that is so far below the truth."""
+            if far <= 0 or not estimate.se:
+                return float(far > 0)
+            df, distance = estimate.df, far / estimate.se
+            missed = special.nctdtr(df, distance, special.stdtrit(df, LEVEL))
+            return 1 - float(np.nan_to_num(missed))  # SciPy has no number for what is below 1e-150
+
+        within = beyond(smallest - truth) + beyond(smallest + truth) - 1
+        outside = beyond(truth if kind == "greater" else truth - smallest)
+        decided.append(max(within, outside, 0.0))
+    return prod(decided)
 
 
-def _prospects(claim: Claim, parts: Sequence[Effect]) -> tuple[float, int | None]:
-    """The effect that such parts detect, and the seeds needed for the smallest of interest."""
+def _prospects(claim: Claim, parts: Sequence[Effect]) -> tuple[float, int | None, int | None]:
+    """The effect that such parts detect; the seeds for the smallest of interest, and as seen."""
 
-    def lacking(smallest: float, seeds: int | None = None) -> float:
+    def lacking(truths: Sequence[float], smallest: float, seeds: int | None = None) -> float:
         then = parts if seeds is None else [part.at(seeds) for part in parts]
-        return POWER - power(then, smallest, claim.kind)
+        return POWER - power(then, truths, smallest, claim.kind)
+
+    def at(smallest: float) -> Sequence[float]:
+        return [smallest if claim.kind == "greater" else 0.0] * len(parts)
+
+    def needed(truths: Sequence[float]) -> int | None:
+        counts = range(2, MOST_SEEDS + 1)
+        result = bisect_left(
+            counts, True, key=lambda seeds: lacking(truths, claim.smallest, seeds) <= 0
+        )
+        return counts[result] if result < len(counts) else None
 
     high = unit = max(part.se for part in parts)
-    while unit and lacking(high) > 0:
+    while unit and lacking(at(high), high) > 0:
         high *= 2
-    detectable = float(optimize.brentq(lacking, 0, high, rtol=1e-6)) if unit else 0.0
-    if all(part.per_seed == 0 for part in parts):  # seeds change nothing
-        now = max(part.seeds for part in parts)
-        return detectable, now if detectable <= claim.smallest else None
-    counts = range(2, MOST_SEEDS + 1)
-    result = bisect_left(counts, True, key=lambda seeds: lacking(claim.smallest, seeds) <= 0)
-    return detectable, counts[result] if result < len(counts) else None
+    detectable = 0.0
+    if unit:
+        detectable = float(optimize.brentq(lambda d: lacking(at(d), d), 0, high, rtol=1e-6))
+    return detectable, needed(at(claim.smallest)), needed([part.effect for part in parts])
 
 
-def _judged(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
-    """The verdict of `RULE` on a claim, without its power."""
+def assess(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
+    """The verdict of `RULE` on a claim from the evidence of these seeds; its power, where open."""
     effects = claim.effects(evidence, seeds)
     if isinstance(effects, str) or not effects:
         why = str(effects or "this run has nothing to compare")
@@ -204,89 +239,30 @@ def _judged(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
         why = f"there is no number for {', '.join(lost)}"
         return Assessment(claim, "not tested", {}, {}, why)
     decided, verdicts = _judge(claim, effects)
-    return Assessment(claim, decided, effects, verdicts, "")
-
-
-def assess(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
-    """The verdict of `RULE` on a claim, from the evidence of these seeds, and its power."""
-    result = _judged(claim, evidence, seeds)
-    if not result.parts:
+    result = Assessment(claim, decided, effects, verdicts, "")
+    if decided in DECIDED:
         return result
-    verdicts, open_ = result.part_verdicts, result.verdict == "undecided"
-    parts = [p for n, p in result.parts.items() if not open_ or verdicts[n] == "undecided"]
-    detectable, needed = _prospects(claim, parts)
-    if len(seeds) == 1:
-        needed = None  # one seed does not tell how much seeds differ
-    sentences = []
-    if len(verdicts) > 1:
-        tally = counted(verdicts.values())
-        sentences.append(f"judged part by part; of {len(verdicts)} parts {tally}")
-        if open_ and "negligible" in verdicts.values():
-            sentences.append("so it does not hold of every part, whatever the open ones are")
-    if open_:
-        aim = f"an effect of {claim.smallest:g} {claim.unit}"
-        aim = "a true zero effect" if claim.kind == "equivalent" else aim
-        aim += " in the open parts" if len(set(verdicts.values())) > 1 else ""
-        # A part's data set may have fewer seeds than others.
-        fewest = min((part.seeds for part in parts if part.per_seed), default=len(seeds))
-        if fewest == 1:
-            reason = "one seed does not tell how much seeds differ"
-        elif needed is None:
-            reason = f"more seeds alone would not decide {aim}: the items or the parts are too few"
-        elif needed <= fewest:
-            reason = f"these seeds would mostly decide {aim}, so the effect is a borderline one"
-        else:
-            reason = f"{needed} seeds would decide {aim} in four runs of five"
-        sentences.append(reason)
-    why = "; ".join(sentences)
-    return replace(result, why=why, detectable=detectable, seeds_needed=needed)
-
-
-def counted(verdicts: Iterable[str]) -> str:
-    """How often each verdict is given, the most frequent first: "3 supported, 1 mixed"."""
-    return ", ".join(f"{n} {word}" for word, n in Counter(verdicts).most_common())
-
-
-class Stability(NamedTuple):
-    """Shares of the halves of the seeds whose verdict differs from that of all seeds.
-
-    another: with any other verdict; contrary: with another one that is decided, too.
-    """
-
-    another: float
-    contrary: float
-
-
-def stability(claim: Claim, evidence: Any, seeds: Sequence[int], draws: int = 1000) -> Stability:
-    """How often half of the seeds, drawn without replacement, give another verdict than all.
-
-    Where there are no more distinct halves than draws (up to 12 seeds for 1,000), each counts once
-    and nothing is random. A half has less power, so some change is to be expected. NaN below four
-    seeds, also of one part, as halves then have one seed.
-    """
-    full = _judged(claim, evidence, seeds) if len(seeds) >= 4 else None
-    if full is None or any(part.per_seed and part.seeds < 4 for part in full.parts.values()):
-        return Stability(float("nan"), float("nan"))
-    half = len(seeds) // 2
-    if comb(len(seeds), half) > draws:
-        drawn = np.random.default_rng(0).random((draws, len(seeds))).argsort(axis=1)[:, :half]
-        halves = [tuple(rows) for rows in np.sort(drawn, axis=1).tolist()]
+    parts = [part for name, part in effects.items() if verdicts[name] == "undecided"]
+    detectable, needed, as_seen = _prospects(claim, parts)
+    aim = f"an effect of {claim.smallest:g} {claim.unit}"
+    aim = "a true zero effect" if claim.kind == "equivalent" else aim
+    aim += " in the open parts" if len(parts) < len(effects) else ""
+    # A part may have fewer seeds than others.
+    fewest = min((part.seeds for part in parts if part.per_seed), default=0)
+    if any(part.seeds == 1 for part in parts):
+        needed = as_seen = None
+        why = "one seed decides nothing, as it does not tell how much seeds differ"
+    elif needed is None:
+        why = f"more seeds alone would not decide {aim}: the items or the parts are too few"
+    elif needed <= max(fewest, 2):
+        why = f"these seeds would mostly decide {aim}, so the effect is a borderline one"
     else:
-        halves = list(combinations(range(len(seeds)), half))
-    verdict_of = {
-        rows: _judged(claim, evidence, [seeds[row] for row in rows]).verdict
-        for rows in dict.fromkeys(halves)
-    }
-    another = [v for rows in halves if (v := verdict_of[rows]) != full.verdict]
-    contrary = [result for result in another if result in DECIDED]
-    return Stability(len(another) / len(halves), len(contrary) / len(halves))
-
-
-def at_other_sizes(assessment: Assessment) -> tuple[Verdict, ...]:
-    """The verdicts at half and twice the smallest effect of interest; () if not tested."""
-    claim, parts = assessment.claim, assessment.parts
-    claims = [replace(claim, smallest=factor * claim.smallest) for factor in (0.5, 2.0)]
-    return tuple(_judge(other, parts)[0] for other in claims) if parts else ()
+        why = f"{needed} seeds would decide {aim} in four runs of five"
+    if as_seen and as_seen > fewest:
+        why += f"; {as_seen} would decide effects like these"
+    return replace(
+        result, why=why, detectable=detectable, seeds_needed=needed, seeds_as_seen=as_seen
+    )
 
 
 def effect_text(claim: Mapping[str, Any]) -> str:
@@ -299,7 +275,7 @@ def effect_text(claim: Mapping[str, Any]) -> str:
 def parts_table(assessed: Iterable[Assessment]) -> pd.DataFrame:
     """A row a part of each claim that was tested: its effect and its own verdict."""
     rows = [
-        (record["id"], name, effect_text({**part, "unit": record["unit"]}), part["verdict"])
+        (record["id"], name, effect_text({**part, "unit": record["unit"]}), part["words"])
         for record in (assessment.record() for assessment in assessed)
         for name, part in record["parts"].items()
     ]
@@ -311,16 +287,16 @@ def ledger(assessed: Iterable[Assessment]) -> pd.DataFrame:
     """A row a claim; "–" where there is nothing."""
     rows = []
     for r in (assessment.record() for assessment in assessed):
-        unit, open_ = r["unit"], r["verdict"] == "undecided"
         shown = effect_text(r) if r["parts"] else "–"
+        needed = [r["seeds_needed"], r["seeds_as_seen"]]
         rows.append({
             "id": r["id"], "claim": r["claim"], "paper": r["paper"], "tested by": r["contrast"],
             "effect, 95 % interval": f"{r['deciding']}: {shown}" if r["deciding"] else shown,
-            "sd between parts": f"{r['tau']:.2g}" if len(r["parts"]) > 1 else "–",
-            "smallest of interest": f"{r['smallest']:g} {unit}",
-            "verdict": r["verdict"], "size": r["size"] or "–",
-            "detectable": f"{r['detectable']:.2g} {unit}" if open_ else "–",
-            "seeds needed": str(r["seeds_needed"] or "none would do") if open_ else "–",
+            "smallest of interest": f"{r['smallest']:g} {r['unit']}",
+            "verdict": r["words"], "parts": r["counts"] or "–", "firm": r["firmness"] or "–",
+            "detectable": f"{r['detectable']:.2g} {r['unit']}" if r["detectable"] else "–",
+            **{f"seeds needed, {of}": str(seeds or "–")
+               for of, seeds in zip(("smallest", "as seen"), needed, strict=True)},
             "why": r["why"],
         })  # fmt: skip
     return pd.DataFrame(rows)

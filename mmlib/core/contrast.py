@@ -71,7 +71,7 @@ class Vocabulary:
         assert result is not None, f"{term} is not on record"
         system, metric, split, change = result
         named = (name, change) if change else None
-        return evidence.values(collection, system, metric, seeds, split, named)
+        return evidence.values(collection, system, metric, seeds, split, named, seeds is None)
 
     def strongest(
         self, evidence: Evidence, collection: str, systems: Iterable[str], metric: str
@@ -89,21 +89,23 @@ class Vocabulary:
     ) -> Effect | str:
         """Σ weight · value − less of recorded terms, or the reason why there is no interval.
 
-        It is paired by item, and by those seeds that all collections have. Clusters are those of
-        the first term. Items without a value of each term in each seed are left out.
+        It is paired by item, and by those seeds that all of its systems with seeds have. Clusters
+        are those of the first term. Items without a value of each term in each seed are left out.
         """
-        common = set.intersection(*(set(evidence.seeds_of(collection)) for collection, *_ in terms))
-        shared = [seed for seed in seeds if seed in common]
+        places = [(term[0], self.recorded(evidence, term)) for term in terms]
+        of_systems = [evidence.seeds_of(name, of.system) for name, of in places if of]
+        trained = [own for own in of_systems if own]
+        shared = [seed for seed in seeds if all(seed in own for own in trained)]
         if not shared:
             return "what is compared has no seed in common"
         values = [weight * self.values(evidence, term, shared) for term, weight in terms.items()]
         total = np.sum(values, axis=0) - less
         if total.ndim == 1:
             return over_seeds(total) if len(total) > 1 else ONE_SEED
-        first = next(iter(terms))
-        recorded = self.recorded(evidence, first)
-        assert recorded is not None
-        return crossed_known(total, evidence.clusters(first[0], recorded.split))
+        collection, first = places[0]
+        assert first is not None
+        result = crossed_known(total, evidence.clusters(collection, first.split))
+        return result if trained else replace(result, seeds=0)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Effects with standard errors over seeds and items."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import hypot, isfinite
 from typing import Any
@@ -10,6 +10,7 @@ import pandas as pd
 from scipy import special
 
 LEVEL = 0.975  # each tail of a 95 % interval keeps 2.5 %
+FIRM_LEVEL = 0.995  # of a 99 % interval
 
 
 @dataclass(frozen=True)
@@ -20,15 +21,20 @@ class Interval:
     se: float
     df: float
 
+    def ends(self, level: float = LEVEL) -> tuple[float, float]:
+        """Both ends of the interval whose tails keep 1 − level each."""
+        low = self.effect - float(special.stdtrit(self.df, level)) * self.se
+        return low, 2 * self.effect - low
+
     @property
     def low(self) -> float:
         """Lower end of the 95 % interval."""
-        return self.effect - float(special.stdtrit(self.df, LEVEL)) * self.se
+        return self.ends()[0]
 
     @property
     def high(self) -> float:
         """Upper end of the 95 % interval."""
-        return 2 * self.effect - self.low
+        return self.ends()[1]
 
     @property
     def finite(self) -> bool:
@@ -47,30 +53,25 @@ class Effect(Interval):
 
     per_seed: the variance that one seed alone would bring; of se ** 2, the part per_seed / seeds
     shrinks with more seeds. 0 where seeds are not known to matter, also when there was only one.
+    seeds: the trainings that it rests on, the fewest of any side; 0 of what was measured once.
     rest_df: degrees of freedom of what does not shrink.
-    se_bound: a standard error that is too large rather than too small; None where it is `se`.
     """
 
     per_seed: float = 0.0
     seeds: int = 1
     rest_df: float = np.inf
-    se_bound: float | None = None
-
-    def bounded(self) -> "Effect":
-        """The same effect with the larger standard error."""
-        return self if self.se_bound is None else replace(self, se=self.se_bound)
 
     def at(self, seeds: int) -> "Effect":
         """The same effect as another number of seeds would estimate it; df by Satterthwaite."""
         if self.per_seed <= 0 or seeds == self.seeds:
-            return replace(self, seeds=seeds)
+            return self
         remaining = max(self.se**2 - self.per_seed / self.seeds, 0.0)
         then = self.per_seed / seeds
         variance = remaining + then
         inverse = (remaining / variance) ** 2 / self.rest_df
         inverse += (then / variance) ** 2 / max(seeds - 1, 1)
         df = max(1 / inverse, 1.0)
-        return replace(self, se=variance**0.5, df=df, seeds=seeds, se_bound=None)
+        return replace(self, se=variance**0.5, df=df, seeds=seeds)
 
 
 def _numbered(clusters: Any) -> tuple[np.ndarray, int]:
@@ -88,9 +89,9 @@ def crossed(values: np.ndarray, clusters: Any) -> Effect:
     squares of the two-way table (Searle, Casella and McCulloch, Variance Components, 1992), the
     degrees of freedom are Satterthwaite's (Biometrics, 1946), lowered where the interval would be
     narrower than Student's over the seeds' means: with two or three seeds that differ, his alone
-    give intervals that miss the truth too often. The bound of the standard error adds the variances
-    over seeds and over clusters in full, and so counts their interplay twice. With one seed the
-    interval is over clusters only. Raises ValueError for fewer than two clusters.
+    give intervals that miss the truth too often. With one seed the interval is over clusters only.
+    Where several seeds give the same values, nothing was trained: these were measured once. Raises
+    ValueError for fewer than two clusters.
     """
     values = np.atleast_2d(np.asarray(values, dtype=float))
     member, count = _numbered(clusters)
@@ -121,10 +122,12 @@ def crossed(values: np.ndarray, clusters: Any) -> Effect:
         over_seeds_alone = special.stdtrit(seeds - 1, LEVEL) * (ms_seeds / combined) ** 0.5
         if over_seeds_alone > special.stdtrit(df, LEVEL):
             df = max(float(special.stdtridf(LEVEL, over_seeds_alone)), 1.0)
+    se, rest_df = (combined / (seeds * count)) ** 0.5, count - 1.0
+    if not np.ptp(values, axis=0).any():
+        return Effect(mean, se, df, 0.0, 0, rest_df)
     # Both the seeds themselves and their interplay with clusters average out over seeds.
     per_seed = min(max(ms_seeds, ms_rest), combined) / count
-    se, bound = ((square / (seeds * count)) ** 0.5 for square in (combined, ms_seeds + ms_items))
-    return Effect(mean, se, df, per_seed, seeds, count - 1.0, bound)
+    return Effect(mean, se, df, per_seed, seeds, rest_df)
 
 
 def crossed_known(values: np.ndarray, clusters: np.ndarray) -> Effect:
@@ -139,50 +142,38 @@ def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:
     if len(values) < 2:
         raise ValueError("an interval over seeds needs at least two seeds")
     variance, n = float(values.var(ddof=1)), len(values)
-    return Effect(float(values.mean()), (variance / n) ** 0.5, n - 1.0, variance, n)
+    seeds = n if np.ptp(values) else 0  # as of `crossed`
+    return Effect(float(values.mean()), (variance / n) ** 0.5, n - 1.0, variance, seeds)
 
 
-def slope(predictors: np.ndarray, response: np.ndarray, column: int, clusters: Any) -> Effect:
-    """Change of the response (items,) with one standard deviation of a predictor, others held.
+def slope(predictors: np.ndarray, responses: np.ndarray, column: int, clusters: Any) -> Effect:
+    """Change of the mean response with one standard deviation of a predictor, others held.
 
     predictors (items, p): each is scaled to unit standard deviation; column: which is meant.
+    responses (seeds, items).
     Least squares with an intercept; the standard error allows for clusters, with clusters - 1
     degrees of freedom. Seeds are not in it. A constant predictor gives NaN.
     """
     table = np.asarray(predictors, dtype=float)
     member, count = _numbered(clusters)
-    spread = table.std(0, ddof=1)
+    spread, response, seeds = table.std(0, ddof=1), responses.mean(axis=0), len(responses)
     if not np.isfinite(table).all() or not np.isfinite(response).all() or not spread.all():
-        return Effect(np.nan, np.nan, count - 1.0)
+        return Effect(np.nan, np.nan, count - 1.0, seeds=seeds)
     scaled = np.column_stack([np.ones(len(table)), (table - table.mean(0)) / spread])
     from statsmodels.regression.linear_model import OLS  # late: it takes a second
 
     fit = OLS(response, scaled).fit(cov_type="cluster", cov_kwds={"groups": member}, use_t=True)
-    return Effect(float(fit.params[1 + column]), float(fit.bse[1 + column]), count - 1.0)
+    effect, se = (float(of_all[1 + column]) for of_all in (fit.params, fit.bse))
+    return Effect(effect, se, count - 1.0, seeds=seeds)
 
 
 def difference(a: Effect, b: Effect) -> Effect:
     """a - b of two independent effects, with Welch's degrees of freedom."""
     variance = a.se**2 + b.se**2
     shares = a.se**4 / a.df + b.se**4 / b.df
-    seeds = min(
-        (effect.seeds for effect in (a, b) if effect.per_seed > 0), default=min(a.seeds, b.seeds)
-    )
-    per_seed = seeds * (a.per_seed / a.seeds + b.per_seed / b.seeds)  # their ratio of seeds stays
+    seeds = min((effect.seeds for effect in (a, b) if effect.seeds), default=0)
+    # Their ratio of seeds stays.
+    per_seed = seeds * sum(e.per_seed / e.seeds for e in (a, b) if e.seeds)
     df = variance**2 / shares if shares else np.inf
     rest_df = min(a.rest_df, b.rest_df)
-    bound = hypot(a.bounded().se, b.bounded().se)
-    return Effect(a.effect - b.effect, hypot(a.se, b.se), df, per_seed, seeds, rest_df, bound)
-
-
-def sd_between(parts: Iterable[Effect]) -> float:
-    """The standard deviation of the parts' true effects, by Paule and Mandel (1982); 0 of one."""
-    effects, errors = np.array([(part.effect, part.se) for part in parts]).T
-    if len(effects) == 1:
-        return 0.0
-    from statsmodels.stats.meta_analysis import combine_effects  # late: it takes a second
-
-    least = 1e-6 * float(np.abs(effects).max() + errors.max()) or 1e-12  # of a part without spread
-    with np.errstate(all="ignore"):
-        variances = np.maximum(errors, least) ** 2
-        return float(combine_effects(effects, variances, method_re="pm", maxiter=200).tau2) ** 0.5
+    return Effect(a.effect - b.effect, hypot(a.se, b.se), df, per_seed, seeds, rest_df)

@@ -69,14 +69,20 @@ class Evidence:
         """The seeds that some data set has for all of its systems, sorted."""
         return sorted(set().union(*self._seeds.values()))
 
-    def seeds_of(self, dataset: str) -> list[int]:
-        """The seeds of a data set that all of its systems with seeds have, sorted."""
+    def seeds_of(self, dataset: str, system: str = "") -> list[int]:
+        """The seeds of a system; without one, those that all with seeds have. Sorted."""
+        if system:
+            return sorted(self._seeded.get(dataset, {}).get(system, ()))
         return self._seeds.get(dataset, [])
 
     @cached_property
+    def _seeded(self) -> dict[str, dict[str, set[int]]]:
+        return grouped(job for job in self.jobs if job[2] != NO_SEED)
+
+    @cached_property
     def _seeds(self) -> dict[str, list[int]]:
-        seeded = grouped(job for job in self.jobs if job[2] != NO_SEED)
-        return {name: sorted(set.intersection(*seeds.values())) for name, seeds in seeded.items()}
+        systems = self._seeded.items()
+        return {name: sorted(set.intersection(*seeds.values())) for name, seeds in systems}
 
     def systems(self, dataset: str) -> list[str]:
         """The systems of a data set by name."""
@@ -122,18 +128,19 @@ class Evidence:
         seeds: Sequence[int] | None = None,
         split: str = "test",
         change: Change | None = None,
+        paired: bool = True,
     ) -> np.ndarray:
         """Values (seeds, items), float64; NaN for an item that is skipped.
 
         seeds: those of them that the data set has; default: all that it has. A system without seeds
         (a closed form) has its one row for every seed. change: name and function of what is made
-        of each row, which is computed once a seed and name.
-        Raises DataError for what was not recorded.
+        of each row, which is computed once a seed and name. paired: leave out seeds that another
+        system of the data set lacks. Raises DataError for what was not recorded.
         """
         key = dataset, split, system, metric
         if key not in self._series:
             raise DataError(f"no evidence of {metric} of {system} on {dataset} ({split})")
-        common = self.seeds_of(dataset)
+        common = self.seeds_of(dataset, "" if paired else system)
         wanted = common if seeds is None else [seed for seed in seeds if seed in common]
         if [*self._series[key]] == [NO_SEED]:
             wanted = [NO_SEED] * len(wanted or seeds or self.seeds)

@@ -1,23 +1,23 @@
-"""Forest plots: every part of every claim, and the smallest effect of interest."""
+"""Forest plots: every part of every claim; and a grid of all verdicts."""
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullLocator
 
-from mmlib.core.claims import Assessment
+from mmlib.core.claims import Assessment, effect_text
 
 # Of Okabe and Ito, which readers with colour-blindness can tell apart.
 COLOURS = {
-    "supported": "#009E73", "opposite": "#D55E00", "negligible": "#0072B2",
-    "mixed": "#CC79A7", **dict.fromkeys(("undecided", "not tested"), "#777777"),
+    **dict.fromkeys(("supported", "holds"), "#009E73"),
+    **dict.fromkeys(("opposite", "fails"), "#D55E00"), "negligible": "#0072B2",
+    **dict.fromkeys(("undecided", "open", "not tested"), "#777777"),
 }  # fmt: skip
 WIDTH = 8.0  # inches
 LINE = 68  # characters of a title, which stands beside the names of parts
@@ -65,7 +65,7 @@ def forest(assessed: Iterable[Assessment | Mapping[str, Any]]) -> Figure:
         axis.grid(axis="y", visible=False)
         axis.tick_params(axis="x", labelsize=8)
         titled = textwrap.shorten(f"{record['id']}  {record['claim']}", 150, placeholder=" …")
-        title = textwrap.fill(f"{titled}: {record['verdict']}", LINE)
+        title = textwrap.fill(f"{titled}: {record['words']}", LINE)
         axis.set_title(title, loc="left", fontsize=9, color=colour)
         label = f"{record['contrast']} ({record['unit']};\u00a0band\u00a0±\u00a0{d:g})"  # one word
         axis.set_xlabel(textwrap.fill(label, LINE), fontsize=8)
@@ -75,95 +75,64 @@ def forest(assessed: Iterable[Assessment | Mapping[str, Any]]) -> Figure:
     return figure
 
 
-# --- All claims at once --------------------------------------------------------------------------
+# --- All verdicts at once ------------------------------------------------------------------------
 
-MARKERS = ("o", "s", "^", "D")  # one for each kind of data
-FARTHEST = 30.0  # in smallest effects of interest; what lies beyond is clipped
-TICKS = (-30, -10, -3, -1, 0, 1, 3, 10, 30)
 Records = Mapping[str, Mapping[str, Any]]
+FILLED = {"firm": 0.5, "fragile": 0.2, "": 0.25}  # opacity of a cell
+FRAGILE = "italic, paler: fragile"
 
 
-def overview(panels: Mapping[str, Mapping[str, Records]]) -> Figure:
-    """All tested claims in two columns of panels: effects over their smallest effect of interest.
+def overview(panels: Mapping[str, Mapping[str, Records]], detailed: bool = False) -> Figure:
+    """A grid of claims and kinds of data, with the verdict in each cell.
 
-    panels: title -> kind of data -> claim -> record of `Assessment.record`. A claim is a line in
-    its panel, with a mark for each kind of data; the scale is logarithmic beyond ±1. What is judged
-    part by part has a dot for each part, and a line over all of their intervals. ≈: claims that A
-    hardly differs from B, which hold within ±1.
+    panels: title -> kind of data -> claim -> record of `Assessment.record`. detailed: with the
+    claims in words and the counts and effects; else two columns of panels with the claims' names.
     """
-    kinds = list(dict.fromkeys(kind for panel in panels.values() for kind in panel))
-    lines: dict[str, dict[str, dict[str, Mapping[str, Any]]]] = {}  # title, claim, kind, record
-    for title, panel in panels.items():
-        names = dict.fromkeys(claim for records in panel.values() for claim in records)
-        by_kind = {
-            claim: {k: r[claim] for k, r in panel.items() if claim in r and r[claim]["intervals"]}
-            for claim in names
-        }
-        if tested := {claim: records for claim, records in by_kind.items() if records}:
-            lines[title] = tested
-    titles = list(lines)
+    rows = {title: list(dict.fromkeys(chain(*panel.values()))) for title, panel in panels.items()}
+    titles = [title for title, claims in rows.items() if claims]
+    line = 0.36 if detailed else 0.2  # inches
 
-    def tall(column: Sequence[str]) -> int:
-        return sum(len(lines[title]) + 3 for title in column)
+    def tall(column: Sequence[str]) -> float:
+        return sum(line * len(rows[title]) + 0.6 for title in column)
 
-    cuts = [(titles[:cut], titles[cut:]) for cut in range(1, len(titles))] or [(titles, [])]
-    columns = [half for half in min(cuts, key=lambda cut: max(map(tall, cut))) if half]
-    figure = plt.figure(figsize=(10, 0.165 * max(map(tall, columns), default=1) + 1.1))
-    grid = figure.add_gridspec(1, len(columns) or 1)
-    for number, column in enumerate(columns):
-        ratios = [len(lines[title]) + 1 for title in column]
+    cuts = [(titles[:cut], titles[cut:]) for cut in range(1, len(titles))]
+    halves = min(cuts, key=lambda cut: max(map(tall, cut))) if cuts and not detailed else (titles,)
+    width = 1.25 * WIDTH if detailed else WIDTH
+    figure = plt.figure(figsize=(width, max(map(tall, halves), default=1) + 0.4))
+    grid = figure.add_gridspec(1, len(halves))
+    for number, column in enumerate(halves if titles else ()):
+        ratios = [len(rows[title]) for title in column]
         cells = grid[number].subgridspec(len(column), 1, height_ratios=ratios)
         for i, title in enumerate(column):
             axis = figure.add_subplot(cells[i])
-            _claims(axis, lines[title], kinds)
-            axis.set_title(title, loc="left", fontsize=10)
-            if title == column[-1]:
-                axis.set_xlabel("against the claim  ←  effect / d  →  for the claim", fontsize=9)
-
-    def mark(text: str, **look: Any) -> Line2D:
-        return Line2D([], [], label=text, **{"color": "#444444", "ms": 4.5, "lw": 0, **look})
-
-    handles: list[Any] = [
-        *(mark(kind, marker=marker, lw=1) for kind, marker in zip(kinds, MARKERS, strict=False)),
-        mark("several parts, a dot each", marker=".", ms=5, lw=0.6),
-        mark(f"beyond {FARTHEST:g} d", marker=">"),
-    ]
-    by_claim = [records for claims in lines.values() for records in claims.values()]
-    if any(r["paper_effect"] is not None for records in by_claim for r in records.values()):
-        handles.append(mark("the paper's", mfc="none", mec="black", marker="D", color="C0"))
-    handles.append(Patch(color="#E69F00", alpha=0.15, label="within ± d, where ≈ holds"))
-    handles += [Patch(color=COLOURS[v], label=v) for v in COLOURS if v != "not tested"]
+            axis.set_title(title, loc="left", fontsize=9)
+            _verdicts(axis, rows[title], panels[title], detailed)
+    legend = {"supported, holds": "holds", "opposite, fails": "fails", "negligible": "negligible",
+              "undecided, open": "open"}  # fmt: skip
+    handles = [Patch(color=COLOURS[v], alpha=FILLED["firm"], label=t) for t, v in legend.items()]
+    handles.append(Patch(color=COLOURS["holds"], alpha=FILLED["fragile"], label=FRAGILE))
     figure.legend(handles=handles, loc="outside lower center", ncol=5, fontsize=8)
     return figure
 
 
-def _claims(axis: Axes, claims: Mapping[str, Records], kinds: Sequence[str]) -> None:
-    """A line for each claim, its kinds of data one below the other."""
-    axis.axvspan(-1, 1, color="#E69F00", alpha=0.15, linewidth=0)
-    axis.axvline(0, color="#333333", linewidth=0.8)
-    labels = []
-    for line, (name, records) in enumerate(claims.items()):
-        labels.append(name + " ≈" * (next(iter(records.values()))["kind"] == "equivalent"))
-        for i, (kind, record) in enumerate(records.items()):
-            y, d = line + 0.36 * (i - (len(records) - 1) / 2), record["smallest"]
-            parts = [*record["parts"].values()] if record["intervals"] > 1 else [record]
-            ends = min(p["low"] for p in parts) / d, max(p["high"] for p in parts) / d
-            width, size = (1.0, 4.0) if len(parts) == 1 else (0.6, 3.0)
-            ends = np.clip(ends, -FARTHEST, FARTHEST)
-            axis.plot(ends, [y, y], color=COLOURS[record["verdict"]], linewidth=width)
-            for part in parts:
-                x, colour = part["effect"] / d, COLOURS[part["verdict"]]
-                if abs(x) > FARTHEST:
-                    beyond = 1.15 * FARTHEST * np.sign(x)
-                    axis.plot(beyond, y, ">" if x > 0 else "<", color=colour, ms=4.5)
-                else:
-                    axis.plot(x, y, MARKERS[kinds.index(kind)], color=colour, ms=size, mew=0)
-            if record["paper_effect"] is not None:
-                x = float(np.clip(record["paper_effect"] / d, -FARTHEST, FARTHEST))
-                axis.plot(x, y, "D", mfc="none", mec="black", mew=0.8, ms=4.5)
-    axis.set_xscale("symlog", linthresh=1, linscale=0.7)
-    axis.set_xlim(-FARTHEST * 1.35, FARTHEST * 1.35)
-    axis.set_xticks(TICKS, [f"{tick:g}".replace("-", "−") for tick in TICKS], fontsize=8)
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.set_yticks(range(len(labels)), labels, fontsize=7.5)
-    axis.set_ylim(len(labels) - 0.4, -0.6)
+def _verdicts(axis: Axes, claims: Sequence[str], panel: Mapping[str, Records], full: bool) -> None:
+    """A line for each claim, a column for each kind of data."""
+    labels = dict.fromkeys(claims, "")
+    for x, records in enumerate(panel.values()):
+        for name, record in records.items():
+            words, y, tested = record["words"], claims.index(name), bool(record["parts"])
+            labels[name] = f"{name}  {record['claim']}" if full else name
+            if full and tested:
+                counts = f" ({record['counts']})" * bool(record["counts"])
+                words += f"{counts}\n{effect_text(record)}"
+            style = "italic" if record["firmness"] == "fragile" else "normal"
+            colour, alpha = COLOURS[record["verdict"]], FILLED[record["firmness"]]
+            axis.barh(y, 0.97 * tested, 0.9, left=x, color=colour, alpha=alpha)
+            axis.text(x + 0.485, y, words, ha="center", va="center", fontsize=7, style=style)
+    shown = [textwrap.fill(textwrap.shorten(label, 110), 56) for label in labels.values()]
+    axis.set_yticks(range(len(claims)), shown, fontsize=7)
+    axis.set_xticks(np.arange(len(panel)) + 0.485, list(panel), fontsize=7.5)
+    axis.tick_params(length=0, labeltop=True, labelbottom=False)
+    axis.set(xlim=(0, len(panel)), ylim=(len(claims) - 0.4, -0.6))
+    axis.grid(visible=False)
+    axis.spines[:].set_visible(False)

@@ -1,16 +1,15 @@
 """Check what a notebook's run left behind: its results, its claims, its figures' tolerances."""
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import jsonschema
 
-from mmlib.core.claims import Verdict, effect_text
+from mmlib.core.claims import OUTCOMES, effect_text
 from mmlib.core.evidence import OTHER_FEATURES
 from mmlib.core.files import listed
 from mmlib.core.paths import table_beside
@@ -83,9 +82,10 @@ def form_fault(schema: Mapping[str, Any], content: Any) -> str:
 
 
 def verdict_counts(claims: Sequence[Mapping[str, Any]]) -> str:
-    """How many claims got each verdict, in words: "2 supported, 1 opposite"; empty for none."""
-    counts = Counter(claim.get("verdict") for claim in claims)
-    return ", ".join(f"{counts[v]} {v}" for v in get_args(Verdict) if counts[v])
+    """How many claims have which outcome, in words: "2 hold, 1 open"; empty for none."""
+    verdicts = [claim.get("verdict") for claim in claims]
+    counts = {outcome: sum(v in of for v in verdicts) for outcome, of in OUTCOMES.items()}
+    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
 
 
 def summary_text(reports: Sequence[NotebookReport]) -> str:
@@ -112,7 +112,8 @@ def summary_text(reports: Sequence[NotebookReport]) -> str:
         for claim in report.claims:
             effect = "" if (text := effect_text(claim)) == "–" else f": {text}"
             words = claim["claim"] + effect + f" ({claim['why']})" * bool(claim["why"])
-            table.append(f"{number}  {claim['id']:<4}  {claim['verdict']:<13}  {words}")
+            verdict = claim.get("words", claim["verdict"])
+            table.append(f"{number}  {claim['id']:<4}  {verdict:<17}  {words}")
     if table:
         blocks.append("\n".join(["    claim and verdict", *table]))
     return "\n\n".join(blocks)

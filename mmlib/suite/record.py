@@ -236,7 +236,8 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     write_json(out / "verdicts.json", {"incomplete": gaps, "features": features, "claims": claims})
     lines = [f"INCOMPLETE: {sentence}" for sentence in gaps]
     lines += [f"features: {features_text(features)}"] if features else []
-    shown = [tables["ledger"][["claim", "effect, 95 % interval", "verdict"]].to_string()]
+    columns = ["claim", "effect, 95 % interval", "verdict", "parts", "firm"]
+    shown = [tables["ledger"][columns].to_string()]
     shown += [f"{a.claim.id} is not tested: {a.why}" for a in assessed if not a.parts]
     seeds = f"{len(evidence.seeds)} seeds"
     if len(evidence.seeds) < 2:

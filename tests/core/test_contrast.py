@@ -11,7 +11,7 @@ from mmlib.core.effects import crossed, over_seeds
 from mmlib.core.evidence import NO_SEED, Evidence
 
 ITEMS, SKIPPED = 12, 5
-SEEDS = {"own": [0, 1, 2, 3], "other": [1, 2, 3, 4]}  # three in common
+SEEDS = {"own": [0, 1, 2, 3], "other": [1, 2, 3, 4]}  # three in common; C has one less
 LEVELS = {"A": 5, "B": 3, "A + B": 4, "C": 3.5}
 
 
@@ -21,7 +21,7 @@ def made() -> Evidence:
     for number, (dataset, seeds) in enumerate(SEEDS.items()):
         for system, level in [*LEVELS.items(), ("closed", 1.0)]:
             for metric, more in (("x", 0), ("y, late", 2 * (system == "B"))):
-                for seed in [NO_SEED] if system == "closed" else seeds:
+                for seed in [NO_SEED] if system == "closed" else seeds[: 3 if system == "C" else 4]:
                     values = level + more + number + rng.random(ITEMS)
                     values[SKIPPED] = np.nan
                     if (system, dataset) != ("C", "other"):
@@ -46,7 +46,7 @@ def by_loop(terms, less=0.0, change=float, seeds=ALL):
     """The effect of terms (collection, system, metric) -> weight."""
     table = []
     for seed in seeds:
-        if not all(seed in SEEDS[collection] for collection, *_ in terms):
+        if not all((*term, seed) in VALUE or term[1] == "closed" for term in terms):
             continue
         row = []
         for item in range(ITEMS):
@@ -130,8 +130,20 @@ def test_what_is_taken_off_and_what_is_made_of_values():
     logs = Contrast(VOCABULARY, "A − closed", "log2 x", ["own"])(EVIDENCE, ALL)["own"]
     assert vars(logs) == pytest.approx(vars(by_loop(pair("A", "closed"), change=np.log2)))
     seeds = Contrast(VOCABULARY, "A − B", "mean x", ["own"])(EVIDENCE, ALL)["own"]
-    a, b = (np.nanmean(EVIDENCE.values("own", system, "x"), axis=1) for system in "AB")
+    a, b = (
+        np.nanmean(EVIDENCE.values("own", system, "x", SEEDS["own"], paired=False), axis=1)
+        for system in "AB"
+    )
     assert vars(seeds) == pytest.approx(vars(over_seeds(a - b)))
+
+
+@pytest.mark.parametrize(
+    ("parts", "seeds", "rests_on"),
+    [("A − B", ALL, 4), ("A − C", ALL, 3), ("A − B", [3], 1), ("A − closed", [3], 1),
+     ("closed", ALL, 0), ("closed", [3], 0), ("closed − closed [y, late]", [3], 0)],
+)  # fmt: skip
+def test_a_part_rests_on_the_seeds_that_its_systems_have(parts, seeds, rests_on):
+    assert Contrast(VOCABULARY, parts, "x", ["own"])(EVIDENCE, seeds)["own"].seeds == rests_on
 
 
 @pytest.mark.parametrize(

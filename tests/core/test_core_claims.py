@@ -2,7 +2,7 @@
 
 import json
 from functools import partial
-from itertools import combinations
+from typing import get_args
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,23 +15,15 @@ from statsmodels.stats.anova import anova_lm
 from mmlib.core.claims import (
     DECIDED,
     RULE,
+    SIGNS,
     Claim,
+    Verdict,
     assess,
-    at_other_sizes,
     power,
-    stability,
     verdict,
     verdict_on_every,
 )
-from mmlib.core.effects import (
-    Effect,
-    Interval,
-    crossed,
-    difference,
-    over_seeds,
-    sd_between,
-    slope,
-)
+from mmlib.core.effects import Effect, Interval, crossed, difference, over_seeds, slope
 from mmlib.core.forest import COLOURS, forest
 
 NORMAL = stats.norm.ppf(0.975)
@@ -51,9 +43,9 @@ def draw(rng, member, deviations, seeds, mean=0.0):
     )
 
 
-def effect_of(low, high):
-    """An effect with this normal interval."""
-    return Effect((low + high) / 2, (high - low) / 2 / NORMAL, np.inf)
+def effect_of(low, high, seeds=5):
+    """An effect with this normal interval, of so many trainings."""
+    return Effect((low + high) / 2, (high - low) / 2 / NORMAL, np.inf, seeds=seeds)
 
 
 def claim_of(effects, smallest=1.0, **more):
@@ -111,14 +103,16 @@ def test_crossed_covers_the_truth_with_few_seeds_that_differ(seeds, of_seeds):
     assert np.mean([e.low <= 0 <= e.high for e in found]) > 0.95 - margin
 
 
-def test_the_bound_of_an_error_counts_the_interplay_twice():
-    """Where there is nothing else, its square is twice the truth; without interplay, the same."""
-    rng, clusters = np.random.default_rng(12), np.arange(40)
-    for deviations, times in (((0, 0, 1, 0), 2.0), ((0.3, 1, 0, 0), 1.0)):
-        found = [crossed(draw(rng, clusters, deviations, 10), clusters) for _ in range(300)]
-        true = np.var([e.effect for e in found])
-        assert np.mean([e.bounded().se ** 2 for e in found]) == pytest.approx(times * true, rel=0.2)
-        assert all(e.bounded().se >= e.se for e in found)
+def test_what_no_seed_changes_was_measured_once():
+    values = np.random.default_rng(0).normal(size=(1, 6))
+    repeated = crossed(np.repeat(values, 4, axis=0), range(6))
+    assert (repeated.seeds, repeated.per_seed) == (0, 0)
+    assert repeated.at(9) == repeated
+    assert over_seeds([2.0, 2.0, 2.0]).seeds == 0
+    assert [
+        crossed(values, range(6)).seeds,
+        crossed(np.vstack([values, -values]), range(6)).seeds,
+    ] == [1, 2]
 
 
 @pytest.mark.parametrize("then", [2, 12, 48])
@@ -161,14 +155,14 @@ def test_slope_is_of_scaled_predictors_with_an_error_over_clusters():
     x, z = rng.normal(size=(2, 60))[:, member] + 0.5 * rng.normal(size=(2, 540))
     y = 3 * x + 1.5 * z + 2 * (rng.normal(size=60)[member] + rng.normal(size=540))
     predictors = np.column_stack([z, 10 * x])
-    found = slope(predictors, y, 1, member)
+    found = slope(predictors, np.stack([y - 1, y + 1]), 1, member)  # of two seeds
     table = np.column_stack([np.ones(540), z, x / x.std(ddof=1)])
     inverse, weights = np.linalg.inv(table.T @ table), np.linalg.lstsq(table, y)[0]
     scores = [table[member == c].T @ (y - table @ weights)[member == c] for c in range(60)]
     sandwich = inverse @ sum(np.outer(one, one) for one in scores) @ inverse
-    assert (found.effect, found.df) == (pytest.approx(weights[2]), 59)
+    assert (found.effect, found.df, found.seeds) == (pytest.approx(weights[2]), 59, 2)
     assert found.se == pytest.approx(sandwich[2, 2] ** 0.5, rel=0.02)  # but for few clusters
-    assert not slope(np.column_stack([z, 0 * x]), y, 1, member).finite
+    assert not slope(np.column_stack([z, 0 * x]), y[None], 1, member).finite
 
 
 def test_difference_is_welchs():
@@ -177,25 +171,10 @@ def test_difference_is_welchs():
     found, welch = difference(over_seeds(a), over_seeds(b)), stats.ttest_ind(a, b, equal_var=False)
     assert (found.low, found.high) == pytest.approx(tuple(welch.confidence_interval()))
     assert found.per_seed / found.seeds == pytest.approx(found.se**2)
-    fixed = difference(over_seeds(a), Effect(1.0, 0.1, np.inf))
+    fixed = difference(over_seeds(a), Effect(1.0, 0.1, np.inf, seeds=0))
     assert (fixed.seeds, fixed.per_seed) == (5, pytest.approx(a.var(ddof=1)))
-
-
-@pytest.mark.parametrize(("parts", "tau"), [(2, 3.0), (3, 4.0), (7, 1.0), (7, 0.0)])
-def test_the_deviation_between_parts_is_paule_and_mandels(parts, tau):
-    """Their estimating equation holds at it: weighted squares come to their degrees of freedom."""
-    rng = np.random.default_rng(parts)
-    errors = rng.uniform(0.3, 1.5, size=parts)
-    values = 5 + tau * rng.normal(size=parts) + errors * rng.normal(size=parts) * (tau > 0)
-    found = sd_between([Effect(v, e, 50) for v, e in zip(values, errors, strict=True)])
-    weights = 1 / (errors**2 + found**2)
-    squares = (weights * (values - weights @ values / weights.sum()) ** 2).sum()
-    if tau:
-        assert squares == pytest.approx(parts - 1, rel=1e-3)
-    else:
-        assert found == 0
-        assert squares < parts - 1
-    assert sd_between([Effect(2, 0, 5), Effect(2, 0, 5)]) == sd_between([Effect(1, 1, 5)]) == 0
+    # One seed of either side is one seed of their difference.
+    assert difference(over_seeds(a), Effect(1.0, 0.1, np.inf, seeds=1)).seeds == 1
 
 
 # --- The rule --------------------------------------------------------------------------------
@@ -234,62 +213,78 @@ def test_what_is_not_finite_is_not_tested(kind, lost):
 
 # By hand: the verdicts of the parts, and the verdict on a claim that counts them all.
 FOR, AGAINST, SMALL, OPEN = "supported", "opposite", "negligible", "undecided"
-LETTERS = {"s": FOR, "o": AGAINST, "n": SMALL, "u": OPEN, "m": "mixed"}
+LETTERS = {"s": FOR, "o": AGAINST, "n": SMALL, "u": OPEN}
+INTERVALS = {FOR: (2, 3), AGAINST: (-3, -2), SMALL: (-0.5, 0.5), OPEN: (-2, 2)}
 EVERY = {
-    "s": "s", "o": "o", "n": "n", "u": "u", "sss": "s", "oo": "o", "nnn": "n", "uuu": "u",
-    "so": "m", "sn": "m", "no": "m", "sno": "m", "sssso": "m", "sou": "m", "unus": "m",
-    "su": "u", "ou": "o", "nu": "u", "sssu": "u", "nnu": "u", "ouu": "o",
+    "s": ("supported", ""), "o": ("opposite", ""), "n": ("negligible", ""), "u": ("undecided", ""),
+    "sss": ("holds", "3 +"), "su": ("open", "1 + · 1 ?"), "uuu": ("open", "3 ?"),
+    "sssu": ("open", "3 + · 1 ?"), "oo": ("fails in 2 of 2", "2 −"),
+    "nnn": ("fails in 3 of 3", "3 ≈"), "so": ("fails in 1 of 2", "1 + · 1 −"),
+    "ou": ("fails in 1 of 2", "1 − · 1 ?"), "nu": ("fails in 1 of 2", "1 ≈ · 1 ?"),
+    "sssso": ("fails in 1 of 5", "4 + · 1 −"), "unus": ("fails in 1 of 4", "1 + · 1 ≈ · 2 ?"),
+    "sssnouu": ("fails in 2 of 7", "3 + · 1 ≈ · 1 − · 2 ?"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("parts", "expected"), EVERY.items())
 def test_a_claim_that_counts_every_part(parts, expected):
-    intervals = {FOR: (2, 3), AGAINST: (-3, -2), SMALL: (-0.5, 0.5), OPEN: (-2, 2)}
     verdicts = [LETTERS[letter] for letter in parts]
     for order in (verdicts, verdicts[::-1]):
-        assert verdict_on_every(order) == LETTERS[expected]
-        found = given({str(i): effect_of(*intervals[v]) for i, v in enumerate(order)})
-        assert found.verdict == LETTERS[expected]
+        found = given({str(i): effect_of(*INTERVALS[v]) for i, v in enumerate(order)})
+        record = found.record()
+        assert (record["words"], record["counts"]) == expected
+        assert found.verdict == record["verdict"] == verdict_on_every(order)
+        assert record["words"].startswith(record["verdict"])
         assert list(found.part_verdicts.values()) == order
-        counts = [f"{order.count(v)} {v}" for v in set(order)]
-        assert len(order) == 1 or all(count in found.why for count in counts)
-        assert ("whatever the open ones are" in found.why) == (set(order) == {SMALL, OPEN})
 
 
-SIZES = {
-    "clearly": [((1.1, 3), "greater"), ((-3, -1.1), "greater"), ((1.1, 3), "equivalent")],
-    "": [((0.9, 3), "greater"), ((-3, -0.9), "greater"), ((-0.5, 0.5), "greater"),
-         ((-2, 2), "greater"), ((-0.5, 0.5), "equivalent")],
-    "direction only": [((0.1, 1.5), "greater"), ((-1.5, -0.1), "greater")],
-}  # fmt: skip
+@pytest.mark.parametrize(
+    ("interval", "kind", "words"),
+    [
+        ((0.9, 3), "greater", "supported"),
+        ((0.1, 1.5), "greater", "supported, small"),
+        ((-1.5, -0.1), "greater", "opposite, small"),
+        ((-3, -0.9), "greater", "opposite"),
+        ((-0.5, 0.5), "greater", "negligible"),
+        ((-2, 2), "greater", "undecided"),
+        ((-0.5, 0.5), "equivalent", "supported"),
+    ],
+)
+def test_an_effect_below_the_smallest_of_interest_is_small(interval, kind, words):
+    record = given({"a": effect_of(*interval)}, kind=kind).record()
+    assert record["words"] == record["parts"]["a"]["words"] == words
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_the_size_of_an_effect_stands_beside_its_sign(size):
-    for interval, kind in SIZES[size]:
-        found = given({"a": effect_of(*interval)}, kind=kind)
-        assert found.size == found.record()["size"] == size
+@pytest.mark.parametrize(
+    ("parts", "firmness"),
+    [
+        ({"a": effect_of(2, 3)}, "firm"),
+        ({"a": effect_of(0.1, 3)}, "fragile"),  # 99 % reach to -.36
+        ({"a": effect_of(2, 3, seeds=4)}, "fragile"),
+        ({"a": effect_of(2, 3, seeds=0)}, "firm"),  # measured once
+        ({"a": effect_of(-0.9, 0.9)}, "fragile"),  # negligible, with 99 % to 1.18
+        ({"a": effect_of(2, 3), "b": effect_of(0.1, 3)}, "fragile"),
+        # Refuted by a alone, whatever b is; but an open part lacks seeds.
+        ({"a": effect_of(-3, -2), "b": effect_of(-0.9, 0.9)}, "firm"),
+        ({"a": effect_of(-3, -2), "b": effect_of(-2, 2, seeds=3)}, "fragile"),
+        ({"a": effect_of(-2, 2)}, ""),
+        ({"a": effect_of(2, 3), "b": effect_of(-2, 2)}, ""),
+        ("nothing was trained", ""),
+    ],
+)
+def test_a_verdict_is_firm_by_wider_intervals_and_enough_seeds(parts, firmness):
+    found = given(parts)
+    assert found.firmness == found.record()["firmness"] == firmness
 
 
-def test_of_several_parts_the_weakest_gives_the_size():
-    clear, plain, weak = effect_of(2, 3), effect_of(0.5, 3), effect_of(0.1, 1.5)
-    for parts, expected in (
-        ([clear, clear], "clearly"), ([clear, plain], ""), ([clear, plain, weak], "direction only")
-    ):  # fmt: skip
-        assert given(dict(enumerate(parts))).size == expected
-    assert given({"a": clear, "b": effect_of(-3, -2)}).size == ""
-    against = {"a": effect_of(-3, -2), "b": effect_of(-1.5, -0.1), "c": effect_of(-2, 2)}
-    assert given(against).size == "clearly"
-    assert given({**against, "a": effect_of(-2, 2)}).size == "direction only"
-
-
-def test_a_verdict_that_a_larger_error_would_lose_is_fragile():
-    firm = Effect(4.0, 1.0, np.inf, se_bound=1.5)  # 4 > 1.96 * 1.5
-    frail = Effect(2.5, 1.0, np.inf, se_bound=1.5)
-    assert given({"a": firm}).fragile is given({"a": firm}).record()["fragile"] is False
-    assert given({"a": frail}).fragile is given({"a": frail}).record()["fragile"] is True
-    assert given({"a": firm, "b": frail}).fragile
-    assert not given({"a": Effect(0.5, 1.0, np.inf, se_bound=1.5)}).fragile  # undecided anyway
+@pytest.mark.parametrize("kind", ["greater", "equivalent"])
+def test_one_seed_decides_nothing(kind):
+    one = {"a": effect_of(2, 3, seeds=1), "b": effect_of(-0.5, 0.5, seeds=1)}
+    assert set(given(one, kind=kind).part_verdicts.values()) == {OPEN}
+    found = given({**one, "b": effect_of(2, 3)})
+    assert found.record()["counts"] == "1 + · 1 ?"
+    assert (found.seeds_needed, found.seeds_as_seen) == (None, None)
+    assert found.why == "one seed decides nothing, as it does not tell how much seeds differ"
 
 
 def test_a_record_says_whether_our_intervals_hold_the_papers_effect():
@@ -300,19 +295,6 @@ def test_a_record_says_whether_our_intervals_hold_the_papers_effect():
         assert (record["holding_paper"], record["intervals"]) == (holding, 2)
 
 
-def test_verdicts_at_other_smallest_effects():
-    claims = [
-        given({"a": effect_of(0.6, 1.4)}),  # beyond 0, whatever d, unless it lies within d
-        given({"a": effect_of(-0.6, 0.8)}),
-        given({"a": effect_of(-0.6, 0.8)}, kind="equivalent"),
-        given({"a": effect_of(2, 3), "b": effect_of(-0.4, 0.4)}),
-        given("nothing was trained"),
-    ]
-    assert [at_other_sizes(claim) for claim in claims] == [
-        (FOR, SMALL), (OPEN, SMALL), (OPEN, FOR), ("mixed", "mixed"), ()
-    ]  # fmt: skip
-
-
 def test_a_claim_names_a_smallest_effect():
     for wrong in (0, -1, np.nan):
         with pytest.raises(ValueError, match="smallest effect"):
@@ -320,7 +302,7 @@ def test_a_claim_names_a_smallest_effect():
 
 
 def test_the_rule_tells_every_verdict():
-    assert all(word in RULE for word in (*DECIDED, "undecided", "not tested"))
+    assert all(word in RULE for word in (*get_args(Verdict), *SIGNS.values(), "firm", "fragile"))
 
 
 # --- Power -----------------------------------------------------------------------------------
@@ -328,11 +310,11 @@ def test_the_rule_tells_every_verdict():
 
 def test_the_detectable_effect_is_detected_four_times_in_five():
     rng, n = np.random.default_rng(0), 5
-    found = given({"a": Effect(0, 1 / n**0.5, n - 1, 1.0, n)}, smallest=9.0)
+    found = given({"a": Effect(0, 1 / n**0.5, n - 1, 1.0, n)})
     means = rng.normal(found.detectable, 1, size=(20000, n))
     low = means.mean(1) - stats.t.ppf(0.975, n - 1) * means.std(1, ddof=1) / n**0.5
     assert np.mean(low > 0) == pytest.approx(0.8, abs=0.01)
-    large = given({"a": Effect(0, 1.0, np.inf)}, smallest=9.0)
+    large = given({"a": Effect(0, 1.0, np.inf)})
     assert large.detectable == pytest.approx(NORMAL + stats.norm.ppf(0.8), rel=1e-4)
 
 
@@ -356,17 +338,35 @@ def test_the_seeds_needed_decide_four_times_in_five(kind, truth):
 
 
 def test_no_number_of_seeds_makes_up_for_few_documents():
-    documents = Effect(0, 1.0, 30, per_seed=0.4, seeds=2)  # 0.8 of the variance is theirs
+    documents = Effect(1.0, 1.0, 30, per_seed=0.4, seeds=2)  # 0.8 of the variance is theirs
     assert given({"a": documents}, smallest=2.0).seeds_needed is None
     assert given({"a": documents}, smallest=2.7).seeds_needed > 2
     assert "more seeds alone" in given({"a": documents}, smallest=2.0).why
 
 
 def test_seeds_needed_are_held_against_those_that_the_claim_has():
-    """A claim may rest on a data set with fewer seeds than others."""
+    """A part may have fewer seeds than others."""
     found = given({"a": Effect(0.2, 1 / 3**0.5, 2, 1.0, 3)}, smallest=2.5)
     assert (found.verdict, found.seeds_needed) == ("undecided", 4)  # `given` has four
-    assert found.why == "4 seeds would decide an effect of 2.5 points in four runs of five"
+    assert found.why.startswith("4 seeds would decide an effect of 2.5 points in four runs of five")
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen"), [("greater", 1.4), ("equivalent", 0.4), ("equivalent", 1.6)]
+)
+def test_the_seeds_for_an_effect_as_seen_decide_four_times_in_five(kind, seen):
+    pilot = Effect(-seen, 1 / 4**0.5, 3, 1.0, 4)
+    found = given({"a": pilot}, smallest=1.0, kind=kind)
+    rng, n = np.random.default_rng(0), found.seeds_as_seen
+    assert found.verdict == OPEN
+    assert f"{n} would decide effects like these" in found.why
+
+    def decided(seeds):
+        runs = map(over_seeds, rng.normal(seen, 1, size=(2000, seeds)))
+        return np.mean([verdict(run, 1.0, kind) in DECIDED for run in runs])
+
+    assert decided(n - 1) < 0.83
+    assert decided(n) > 0.77
 
 
 def test_of_every_part_the_open_ones_alone_need_more_seeds():
@@ -375,7 +375,7 @@ def test_of_every_part_the_open_ones_alone_need_more_seeds():
     hopeless = Effect(9.0, 0.9, 30, per_seed=0.01, seeds=4)  # decided, but never at so small an d
     both = given(opened, smallest=0.5)
     found = given({**opened, "c": hopeless}, smallest=0.5)
-    assert (found.verdict, found.part_verdicts["c"]) == (OPEN, FOR)
+    assert (found.verdict, found.part_verdicts["c"]) == ("open", FOR)
     assert (found.detectable, found.seeds_needed) == (both.detectable, both.seeds_needed)
     assert both.seeds_needed > 4
     assert f"{both.seeds_needed} seeds would decide" in found.why
@@ -385,62 +385,8 @@ def test_of_every_part_the_open_ones_alone_need_more_seeds():
 def test_a_part_without_doubt_leaves_power_to_the_others():
     """SciPy's noncentral t has no number at 40 standard errors and 9 degrees of freedom."""
     sure, open_ = Effect(0, 1 / 40, 9), Effect(0, 0.5, 9)
-    assert power([sure], 1.0) == 1
-    assert power([sure, open_], 1.0) == power([open_], 1.0)
-
-
-def test_one_seed_does_not_tell_how_many_are_needed():
-    one = assess(claim_of(lambda evidence, seeds: {"a": Effect(0, 1.0, 30)}), None, [0])
-    assert (one.verdict, one.seeds_needed) == ("undecided", None)
-    assert one.why == "one seed does not tell how much seeds differ"
-
-
-# --- Stability -------------------------------------------------------------------------------
-
-
-def by_seed(values):
-    """A claim about the mean of one value a seed, which counts how often it is worked out."""
-    calls = []
-
-    def effects(evidence, seeds):
-        calls.append(tuple(seeds))
-        return {"a": over_seeds([values[s] for s in seeds])}
-
-    return claim_of(effects), calls
-
-
-def test_a_clear_claim_is_stable_and_a_borderline_one_is_not():
-    noise = np.random.default_rng(0).normal(size=20)
-    noise = (noise - noise.mean()) / noise.std(ddof=1) * 20**0.5  # the mean's error is 1
-    clear, _ = by_seed(50 + noise)
-    assert stability(clear, None, range(20), draws=200) == (0, 0)
-    border, _ = by_seed(stats.t.ppf(0.975, 19) + 0.01 + noise)
-    assert assess(border, None, range(20)).verdict == "supported"
-    shares = stability(border, None, range(20), draws=200)
-    assert 0.3 < shares.another < 1
-    assert shares == stability(border, None, range(20), draws=200)
-
-
-def test_few_seeds_are_halved_in_every_way_once():
-    values = dict(zip([3, 5, 8, 9, 11, 12], np.random.default_rng(3).normal(2, 2, 6), strict=True))
-    claim, calls = by_seed(values)
-    shares = stability(claim, None, list(values))
-    halves = list(combinations(values, 3))
-    assert calls == [tuple(values), *halves]
-    whole = assess(claim, None, list(values)).verdict
-    expected = np.mean([assess(claim, None, half).verdict != whole for half in halves])
-    assert 0 < shares.another == pytest.approx(expected)
-    assert np.isnan(stability(claim, None, [3, 5, 8])).all()
-
-
-def test_a_half_with_the_contrary_verdict_is_decided_otherwise():
-    """Three seeds of +9 and three of -9: a half has three of a kind, or is undecided."""
-    claim, _ = by_seed([9.0, 9.1, 9.2, -9.0, -9.1, -9.2])
-    assert assess(claim, None, range(6)).verdict == OPEN
-    assert stability(claim, None, range(6)) == (2 / 20, 2 / 20)
-    claim, _ = by_seed([9.0, 9.1, 9.2, 9.3, 9.4, 3.0])  # a half with the last one is undecided
-    assert assess(claim, None, range(6)).verdict == FOR
-    assert stability(claim, None, range(6)) == (10 / 20, 0)
+    assert power([sure], [1.0], 1.0) == 1
+    assert power([sure, open_], [1.0, 1.0], 1.0) == power([open_], [1.0], 1.0)
 
 
 # --- Record, ledger, figure ------------------------------------------------------------------
@@ -456,7 +402,7 @@ def several():
         of({"a": effect_of(-3, -2), "b": effect_of(-4, -1)}),
         of({"a": effect_of(-3, -2), "b": effect_of(4, 5)}),
         of({f"system {i}": effect_of(i / 9 - 0.5, i / 9 + 2) for i in range(24)}),
-        of({"a": over_seeds([-0.1, 0.1, 0.0]), "b": Effect(0, 0.1, np.inf)}),
+        of({"a": over_seeds([-0.1, 0.1, 0.0]), "b": effect_of(-0.2, 0.2)}),
         of("the baseline learnt nothing"),
     ]
     plt.close("all")
@@ -480,7 +426,7 @@ def test_of_parts_one_that_decides_is_shown():
         "less": effect_of(-9, -8),
     }
     record = given(parts, smallest=1.0).record()
-    assert (record["verdict"], record["deciding"]) == ("opposite", "refuted")
+    assert (record["verdict"], record["deciding"]) == ("fails", "refuted")
     assert record["effect"] == pytest.approx(-14.5)
 
 
@@ -492,6 +438,6 @@ def test_the_forest_shows_every_part_in_its_colour(several):
         parts = one.part_verdicts if len(one.part_verdicts) > 1 else {}
         assert [line.get_color() for line in lines] == [COLOURS[v] for v in parts.values()]
         assert "points" in axis.get_xlabel()
-        assert one.verdict in axis.get_title(loc="left")
+        assert one.record()["words"] in axis.get_title(loc="left")
     assert "learnt nothing" in figure.texts[0].get_text()
     assert forest([several[-1]]).texts  # none of them tested

@@ -21,7 +21,7 @@ TIERS = ("world", "flickr8k")
 # [K2, K2b supported], [C1 undecided on Flickr8k]
 TAG = re.compile(
     r"\[([A-Z]\d+[a-z]?(?:, [A-Z]\d+[a-z]?)*) "
-    r"(supported|opposite|negligible|mixed|undecided|not tested)( on Flickr8k)?\]"
+    r"(supported|opposite|negligible|holds?|fails?|undecided|open|not tested)( on Flickr8k)?\]"
 )
 
 
@@ -30,6 +30,7 @@ def concluded(text: str) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {tier: {} for tier in TIERS}
     for claims, verdict, photographs in TAG.findall(text):
         tier = found["flickr8k" if photographs else "world"]
+        verdict = {"hold": "holds", "fail": "fails"}.get(verdict, verdict)
         for claim in claims.split(", "):
             assert tier.setdefault(claim, verdict) == verdict, f"{claim} is named twice"
     return found
@@ -43,9 +44,9 @@ def conclusion(number: str) -> str:
 
 
 def test_tags_are_read():
-    text = "it wins [C1, K2b supported] here, not there [C1 undecided on Flickr8k]"
+    text = "it wins [C1, K2b hold], [K3 fails] here, not there [C1 undecided on Flickr8k]"
     assert concluded(text) == {
-        "world": {"C1": "supported", "K2b": "supported"},
+        "world": {"C1": "holds", "K2b": "holds", "K3": "fails"},
         "flickr8k": {"C1": "undecided"},
     }
     with pytest.raises(AssertionError, match="C1 is named twice"):

@@ -1,9 +1,7 @@
-"""Pages from evidence: what a verdict would survive, and that a check sees what is another.
+"""Pages from evidence, and that a check sees what is another.
 
 What the pages say is held by `ci/generated.py check`, on the recorded evidence.
 """
-
-from types import SimpleNamespace
 
 import made_up_evidence
 import matplotlib.pyplot as plt
@@ -13,125 +11,87 @@ import pandas as pd
 import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 from PIL import Image
-from scipy import stats
 from scripts import load
 
-from mmlib.core import recordings
-from mmlib.core.claims import Claim, Stability, assess
+from mmlib.core.claims import Claim, assess
 from mmlib.core.effects import Effect
 from mmlib.core.errors import DataError
-from mmlib.core.forest import FARTHEST, overview
-from mmlib.core.paths import evidence_dir
-from mmlib.suite import standing
+from mmlib.core.forest import overview
 from mmlib.suite.cli import TIERS
 from mmlib.suite.papers import PAPERS, experiment
-from mmlib.suite.standing import MARKS, Standing, limit_of
 
 generated = load("ci/generated.py")
 ledger, studies, pages = generated.ledger, generated.studies, generated.ledger.pages
 
-# --- What a verdict would survive -----------------------------------------------------------------
+# --- The table of claims and its picture ----------------------------------------------------------
 
 
-def standing_of(verdict, level=0.001, corrected=None, allowed=0.05, **more):
-    record = {"verdict": verdict, "fragile": more.pop("fragile", False)}
-    fields = {"seeds": 6, "halves": None, "others": (verdict,) * 2} | more
-    corrected = level if corrected is None else corrected
-    return Standing(
-        "world", record, level=level, corrected=corrected, allowed=allowed, **fields
-    )  # fmt: skip
+def judged(name, effects, why="", paper_effect=None, seeds=6):
+    """The record of a claim on parts of these (effect, standard error), with d = 1."""
+    parts = {
+        part: Effect(*of, 10.0, 5 * of[1] ** 2 * (seeds > 1), seeds) for part, of in effects.items()
+    }
+    claim = Claim(name, f"{name} helps", "", "", "points", 1.0, "", paper_effect=paper_effect,
+                  effects=lambda *_: parts or why)  # fmt: skip
+    return assess(claim, None, range(seeds)).record()
 
 
-def judged(effects, se=None, kind="greater"):
-    """A claim judged on parts of these effects, with d = 1 and 10 degrees of freedom."""
-    parts = {name: Effect(own, (se or {}).get(name, 1.0), 10.0) for name, own in effects.items()}
-    claim = Claim("X", "", "", "", "points", 1.0, "", kind, effects=lambda *_: parts)
-    return assess(claim, None, [0, 1, 2])
-
-
-@pytest.mark.parametrize(
-    ("entry", "verdict", "far", "times"),
-    [
-        (judged({"": 3.0}), "supported", 3.0, 1),
-        (judged({"": -3.0}), "opposite", 3.0, 1),
-        (judged({"": 0.5}, {"": 0.1}), "negligible", 5.0, 1),
-        (judged({"": -0.5}, {"": 0.1}, "equivalent"), "supported", 5.0, 1),
-        (judged({"": -4.0}, kind="equivalent"), "opposite", 3.0, 1),
-        (judged({"a": 3.0, "b": 5.0}), "supported", 3.0, 1),  # the weakest counts
-        # One opposite part is enough: the strongest counts, and any could have been it.
-        (judged({"a": -3.0, "b": 1.0}), "opposite", 3.0, 2),
-        (judged({"a": -3.0, "b": -5.0}), "opposite", 5.0, 2),
-        # Lost where the one opposite part is, though all three that are supported would stay.
-        (judged({"a": 5.0, "b": 6.0, "c": 9.0, "d": -3.0, "e": 1.0}), "mixed", 3.0, 5),
-        # Either of two opposite parts keeps it mixed: the stronger counts.
-        (judged({"a": 5.0, "b": -3.0, "c": -4.0}), "mixed", 4.0, 3),
-        # Three kinds, of which two are enough: the third lies 10 errors from either edge.
-        (judged({"a": 9.0, "b": -4.0, "c": 0.0}, {"c": 0.1}), "mixed", 9.0, 3),
+RECORDS = {
+    "world": [
+        judged("A", {"": (3.0, 0.1)}, paper_effect=2.5),
+        judged("B", {}, "nobody was asked"),
+        judged("C", {"a": (12.0, 0.1), "b": (-0.05, 0.1), "c": (-4.0, 0.1), "d": (0.0, 2.0)}),
+        judged("D", {"": (1.3, 0.8)}),
     ],
-)
-def test_a_verdict_is_lost_where_its_interval_would_just_reach_an_edge(entry, verdict, far, times):
-    assert entry.verdict == verdict
-    level, corrected = standing.lost_at(entry)
-    assert level == pytest.approx(2 * stats.t.sf(far, 10))
-    assert corrected == pytest.approx(times * level)
-
-
-def test_no_verdict_is_not_lost():
-    assert standing.lost_at(judged({"": 1.0})) == (1, 1)
-
-
-@pytest.mark.parametrize(
-    ("effects", "seeds", "once"),
-    [
-        (lambda _, seeds: {"": Effect(2.0, 0.5, 9.0)}, [0, 1, 2, 3], True),
-        (lambda _, seeds: {"": Effect(2.0, 1 / len(seeds), 9.0)}, [0, 1, 2, 3], False),
-        (lambda _, seeds: {"": Effect(float(sum(seeds)), 0.5, 9.0)}, [0, 1, 2, 3], False),
-        (lambda _, seeds: {"": Effect(2.0, 0.5, 9.0)}, [0], False),
-        (lambda _, seeds: "nothing to see", [0, 1, 2, 3], False),
+    "flickr8k": [
+        judged("A", {"": (0.9, 0.35)}, paper_effect=2.5),
+        judged("B", {}, "nobody was asked"),
+        judged("D", {"": (0.5, 0.05)}, seeds=1),
     ],
-)
-def test_what_no_seed_changes_was_measured_once(effects, seeds, once):
-    claim = Claim("X", "", "", "", "points", 1.0, "", effects=effects)
-    found = SimpleNamespace(datasets=[], seeds=seeds)
-    assert standing.seeds_of(assess(claim, found, seeds), found) == ([] if once else seeds)
+    "controlled": [judged("K", {"a": (3.0, 0.1), "b": (2.0, 0.1)})],
+}
 
 
-@pytest.mark.parametrize(
-    ("one", "marks"),
-    [
-        (standing_of("supported", level=0.001), ""),
-        (standing_of("supported", level=0.04), "†"),
-        (standing_of("supported", level=0.03, allowed=0.0221), "†‡"),
-        (standing_of("undecided", level=1.0, others=("supported",) * 2), ""),
-        (standing_of("not tested", level=1.0), ""),
-        (standing_of("mixed", corrected=0.04), "†"),
-        (standing_of("opposite", fragile=True), "§"),
-        (standing_of("opposite", halves=Stability(0.51, 0.0)), "½"),
-        (standing_of("opposite", halves=Stability(0.5, 0.0)), ""),
-        (standing_of("opposite", others=("opposite", "negligible")), "↕"),
-    ],
-)
-def test_marks_stand_at_verdicts_that_a_correction_would_take(one, marks):
-    assert one.marks(0.02) == marks
-    assert set(marks) <= set(MARKS)
+def test_the_ledger_has_a_row_a_tested_claim_and_kind_of_data(tmp_path):
+    (tmp_path / "notebooks").mkdir()
+    nb = new_notebook(cells=[new_markdown_cell("# 01 · A paper")])
+    nbformat.write(nb, tmp_path / "notebooks" / "01_a.ipynb")
+    text = ledger.page({"01_a": RECORDS}, tmp_path)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    needed, as_seen = (RECORDS["world"][3][f"seeds_{of}"] for of in ("needed", "as_seen"))
+    assert needed > 6
+    assert rows[2:5] == ["|world|1|1|1|1|2|–|", "|photos|1|–|1|1|–|1|", "|controlled|1|–|–|–|1|–|"]
+    assert rows[7:] == [
+        "|A A helps|supported|3 [2.8, 3.2] points|2.5|firm|",
+        "|photos|supported, small|.9 [.12, 1.7]||fragile|",
+        "|C C helps|fails: 1 + · 1 ≈ · 1 − · 1 ?|−4 [−4.2, −3.8] points||firm|",
+        f"|D D helps|undecided|1.3 [−.48, 3.1] points||needs {needed} seeds, {as_seen} as seen|",
+        "|photos|undecided|.5 [.39, .61]|||",
+        "|*In controlled worlds:*|||||",
+        "|K K helps|holds: 2 +|2 [1.8, 2.2] points||firm|",
+    ]
+    assert "[Notebook](../notebooks/01_a.ipynb), also why nothing tests B\n" in text
+    assert rows[6].count("|") == 6  # five columns
 
 
-def test_the_limit_is_benjamini_and_hochbergs():
-    def limit(*levels):
-        return limit_of([standing_of("supported", level=level) for level in levels])
-
-    # .001 * 4 / 1, .03 * 4 / 2 and .04 * 4 / 3 of four, of which the last is above .05.
-    assert limit(0.001, 0.03, 0.04, 1.0) == 0.001
-    assert limit(0.001, 0.03, 0.03, 1.0) == 0.03
-    assert limit(0.5) == limit() == 0
-
-
-def test_looks_end_with_the_seeds_on_record():
-    for (number, tier), looks in standing.LOOKS.items():
-        found = recordings.read(evidence_dir() / tier / PAPERS[number])
-        assert looks[-1] == len(found.seeds)
-        assert list(looks) == sorted(looks)
-        assert len(looks) in standing.POCOCK
+@pytest.mark.parametrize("detailed", [False, True])
+def test_the_picture_of_the_ledger_has_a_word_for_each_claim_and_kind_of_data(detailed):
+    kinds = {k: {r["id"]: r for r in records} for k, records in RECORDS.items()}
+    figure = overview({"01": kinds, "02": {"world": {}}, "03": {"world": {}}}, detailed)
+    (axis,) = figure.axes  # of the others there is no claim
+    names = [label.get_text().split()[0] for label in axis.get_yticklabels()]
+    assert names == ["A", "B", "C", "D", "K"]
+    assert [label.get_text() for label in axis.get_xticklabels()] == list(kinds)
+    cells = {(int(t.get_position()[0]), names[t.get_position()[1]]): t for t in axis.texts}
+    for x, records in enumerate(kinds.values()):
+        for name, r in records.items():
+            text = cells.pop((x, name))
+            assert text.get_text().split(" (")[0].split("\n")[0] == r["words"]
+            assert (text.get_style() == "italic") == (r["firmness"] == "fragile")
+            assert ("points" in text.get_text()) == (detailed and bool(r["parts"]))
+    assert not cells
+    assert not overview({}).axes
+    plt.close("all")
 
 
 # --- Written and checked --------------------------------------------------------------------------
@@ -179,7 +139,7 @@ def test_check_is_red_where_a_page_or_a_picture_is_another(docs, capsys):
     number = text[: text.index("\n| AP ")].count("\n") + 2
     page.write_text(text.replace("\n| AP ", "\n| AP² ", 1), encoding="utf-8")
     content = ledger_page.read_bytes()
-    ledger_page.write_bytes(content.replace(b"**supported**", b"**opposite**", 1))
+    ledger_page.write_bytes(content.replace(b"|holds", b"|fails", 1))
     assert generated.main(["check"]) == 1
     assert "docs/ledger.md says something else" in capsys.readouterr().err
     ledger_page.write_bytes(content)
@@ -262,38 +222,3 @@ def test_a_picture_has_its_digest_and_no_more_than_256_colours(tmp_path):
     assert pages.shown_in(path) == "abc"
     with Image.open(path) as image:
         assert image.mode == "P"
-
-
-def test_the_picture_of_the_ledger_shows_each_tested_claim_of_each_kind_of_data():
-    def record(verdict, effect=2.345, low=1.0, high=3.0, intervals=1, **more):
-        told = {"id": "A", "claim": "x", "unit": "points", "smallest": 1.0, "kind": "greater"}
-        told |= {"paper_effect": None, "intervals": intervals, "fragile": False, "size": ""}
-        told |= {"parts": {"0": {"verdict": "supported"}}, "verdict": verdict}
-        return told | {"effect": effect, "low": low, "high": high} | more
-
-    tested = record("supported", kind="equivalent", paper_effect=2.0)
-    beyond = record("opposite", -90.0, -95.0, -85.0)
-    parts = {"a": {"effect": 2.0, "low": 1.0, "high": 3.0, "verdict": "supported"},
-             "b": {"effect": -2.0, "low": -3.0, "high": -1.0, "verdict": "opposite"}}  # fmt: skip
-    mixed = record("mixed", intervals=2, parts=parts)
-    none = record("not tested", intervals=0, parts={})
-    photographs = {"A": none, "C": mixed}
-    figure = overview({
-        "01": {"world": {"A": tested, "B": none, "C": none}, "photographs": photographs},
-        "02": {"world": {"A": beyond}},
-        "03": {"world": {"A": none}},
-    })  # fmt: skip
-    first, second = figure.axes  # of the third none is tested
-    assert [label.get_text() for label in first.get_yticklabels()] == ["A ≈", "C"]
-    shown = {
-        (line.get_marker(), *map(float, line.get_xdata()))
-        for axis in (first, second) for line in axis.lines if line.get_marker() != "None"
-    }  # fmt: skip
-    farthest = -1.15 * FARTHEST
-    assert shown == {("o", 2.345), ("D", 2.0), ("s", 2.0), ("s", -2.0), ("<", farthest)}
-    spans = [list(map(float, line.get_xdata())) for line in first.lines
-             if line.get_marker() == "None"]  # fmt: skip
-    assert [1.0, 3.0] in spans
-    assert [-3.0, 3.0] in spans
-    assert not overview({}).axes
-    plt.close("all")

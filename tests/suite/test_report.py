@@ -236,7 +236,7 @@ def test_a_browser_opens_every_page_without_a_network(site, browser):
 
 def test_overview(site):
     soup = page(site, "index.html")
-    counts = "1 supported, 1 opposite, 1 undecided, 1 not tested"
+    counts = "1 hold, 1 fail, 1 open, 1 not tested"
     assert counts in words(soup.main)
     found = rows(soup.main.table)
     assert found[0] == [

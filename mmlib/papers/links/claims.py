@@ -61,11 +61,11 @@ def document_groups(clusters: np.ndarray) -> np.ndarray:
     return member % min(len(names), MOST_GROUPS)
 
 
-def over_documents(estimates: np.ndarray) -> Effect:
-    """The first of estimates (1 + groups,), from all documents; the others lack a group each."""
+def over_documents(estimates: np.ndarray, seeds: int) -> Effect:
+    """The first of estimates (1 + groups,), of so many seeds; the others lack a group each."""
     groups = len(estimates) - 1
     error = ((groups - 1) * estimates[1:].var()) ** 0.5
-    return Effect(float(estimates[0]), float(error), groups - 1.0)
+    return Effect(float(estimates[0]), float(error), groups - 1.0, seeds=seeds)
 
 
 def unit_ranks(group: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -97,23 +97,23 @@ def agreement_of_trainings(evidence: Evidence, dataset: str, seeds: Seeds) -> Ef
         for system in ("DC", "AP")
     )
     rho = np.einsum("sgd,sgd->sg", of_dc, of_ap)
-    over_these = over_documents(rho.mean(axis=0))
+    over_these = over_documents(rho.mean(axis=0), len(rho))
     if len(rho) == 1:
         return over_these
     return difference(over_these, replace(over_seeds(rho[:, 0]), effect=0.0))
 
 
-def explained(predictors: np.ndarray, response: np.ndarray, group: np.ndarray) -> np.ndarray:
+def explained(predictors: np.ndarray, responses: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Adjusted R² in percent of least squares with an intercept, (1 + groups,): of all documents,
     then without each group.
 
-    predictors (documents, p), response (documents,).
+    predictors (documents, p); responses (seeds, documents), whose mean it is of.
     """
-    x = np.column_stack([np.ones(len(response)), predictors])
+    x = np.column_stack([np.ones(len(predictors)), predictors])
     estimates = []
     for left_out in range(-1, group.max() + 1):
         counted = group != left_out
-        y = response[counted]
+        y = responses.mean(axis=0)[counted]
         residuals = y - x[counted] @ np.linalg.lstsq(x[counted], y)[0]
         estimates.append(100 * (1 - residuals.var(ddof=x.shape[1]) / y.var(ddof=1)))
     return np.array(estimates)
@@ -177,11 +177,11 @@ def less_on_organic(evidence: Evidence, seeds: Seeds) -> Effects:
 def difficulty(
     evidence: Evidence, dataset: str, names: Sequence[str], seeds: Seeds
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the scored documents predictors (documents, names), mean AUC of AP and clusters."""
-    y = auc(evidence, dataset, "AP", seeds).mean(axis=0)
-    scored = ~np.isnan(y)
+    """Of the scored documents predictors (documents, names), AUC of AP by seed, and clusters."""
+    y = auc(evidence, dataset, "AP", seeds)
+    scored = ~np.isnan(y).any(axis=0)
     x = np.column_stack([evidence.values(dataset, DOCUMENTS, name)[0] for name in names])
-    return x[scored], y[scored], evidence.clusters(dataset)[scored]
+    return x[scored], y[:, scored], evidence.clusters(dataset)[scored]
 
 
 def spread(evidence: Evidence, seeds: Seeds) -> Effects:
@@ -200,7 +200,7 @@ def image_above_text(evidence: Evidence, seeds: Seeds) -> Effects:
     for name in (n for n in labelled(evidence) if n in SPREAD_SETS):
         x, y, clusters = difficulty(evidence, name, SPREADS, seeds)
         image, text = (explained(x[:, [i]], y, document_groups(clusters)) for i in (0, 1))
-        leads[name] = over_documents(image - text)
+        leads[name] = over_documents(image - text, len(y))
     return leads
 
 
@@ -215,7 +215,7 @@ def content_above_spread(evidence: Evidence, seeds: Seeds) -> Effects:
         spread_alone, with_content = (
             explained(x[:, :end], y, document_groups(clusters)) for end in (2, None)
         )
-        leads[name] = over_documents((with_content - spread_alone) - spread_alone)
+        leads[name] = over_documents((with_content - spread_alone) - spread_alone, len(y))
     return leads or NO_ORGANIC
 
 
