@@ -6,7 +6,6 @@ python ci/studies.py write [NUMBER …]    the same of some notebooks
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +27,7 @@ from mmlib.core.parallel import in_processes
 from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.recordings import paths_of
 from mmlib.core.tables import paper_tables
-from mmlib.suite import record
+from mmlib.suite import outcomes, record
 from mmlib.suite.cli import TIERS
 from mmlib.suite.papers import PAPERS
 from mmlib.suite.papers import experiment as experiment_of
@@ -164,7 +163,6 @@ def of_tier(notebook: str, tier: str, evidence: Path, pictures: Path | None) -> 
 
 def verdicts_section(judged: Sequence[Mapping[str, Any]], words: Words, tier: str) -> str:
     """How many claims got which verdict; a row a claim, why d is what it is, and a row a part."""
-    counts = Counter(str(r["verdict"]) for r in judged)
     ids = {r["id"] for r in judged}
     notes = [n for n in words.notes if tier in n["tiers"] and ids & set(n["claims"])]
     columns = ["claim", "compared", "the paper", "ours, 95 % interval", "d", "verdict", "seeds"]
@@ -185,9 +183,8 @@ def verdicts_section(judged: Sequence[Mapping[str, Any]], words: Words, tier: st
             for part, effect in r["parts"].items():
                 text = effect_text({**effect, "unit": r["unit"]})
                 parts.append([name, part, text, effect["words"], seeds_cell([effect])])
-    listed = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
-    tested = sum(bool(r["parts"]) for r in judged)
-    head = f"{len(judged)} claims, {tested} of them tested: {listed}."
+    seeds = seeds_cell([part for r in judged for part in r["parts"].values()])
+    head = f"{len(judged)} claims: {outcomes.verdict_counts(judged)}. Seeds of their parts: {seeds}."
     blocks = [head, pages.rows_table(columns, rows)]
     blocks += [f"{NOTES[i]} {note['note']}" for i, note in enumerate(notes)]
     lines = [f"- {reason} ({', '.join(of)})" for reason, of in reasons.items()]
