@@ -184,7 +184,8 @@ def verdicts_section(judged: Sequence[Mapping[str, Any]], words: Words, tier: st
                 text = effect_text({**effect, "unit": r["unit"]})
                 parts.append([name, part, text, effect["words"], seeds_cell([effect])])
     seeds = seeds_cell([part for r in judged for part in r["parts"].values()])
-    head = f"{len(judged)} claims: {outcomes.verdict_counts(judged)}. Seeds of their parts: {seeds}."
+    counts = outcomes.verdict_counts(judged)
+    head = f"{len(judged)} claims: {counts}. Seeds of their parts: {seeds}."
     blocks = [head, pages.rows_table(columns, rows)]
     blocks += [f"{NOTES[i]} {note['note']}" for i, note in enumerate(notes)]
     lines = [f"- {reason} ({', '.join(of)})" for reason, of in reasons.items()]
