@@ -76,7 +76,7 @@ def test_summary_shows_each_claim_and_why(report):
     assert "04_links  done in 3:41" in text
     assert "claims   1 hold, 1 not tested" in text
     assert "supported          structured beats unstructured: +3.2 [+2.1, +4.3] AUC" in text
-    assert "not tested     structured beats unstructured (needs stories)" in text
+    assert "not tested         structured beats unstructured (needs stories)" in text
     assert "figures  not compared: other epochs" in text
     _, table = outcomes.summary_text([report, report]).split("claim and verdict\n")
     assert [line[:8] for line in table.splitlines()] == [f"04  {CLAIM['id']}"[:8]] * 4
