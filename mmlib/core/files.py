@@ -48,6 +48,11 @@ def listed(folder: Path, pattern: str) -> list[Path]:
     )
 
 
+def printable(name: str) -> str:
+    """A file's name, which may be of any bytes, as text: bytes that are no UTF-8 are escaped."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 def write_tensors(path: Path, arrays: Arrays, notes: Mapping[str, str] | None = None) -> None:
     """Write arrays and notes into a safetensors file, for `read_tensors` and `kept`.
 
@@ -57,7 +62,7 @@ def write_tensors(path: Path, arrays: Arrays, notes: Mapping[str, str] | None = 
     """
     # Of an array in another order safetensors writes the bytes as they lie, and reads others.
     ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    notes = {**(notes or {}), "file": path.name}
+    notes = {**(notes or {}), "file": printable(path.name)}
     content = save(ordered, {**notes, DIGEST: _digest(ordered, notes)})
     write_atomic(path, lambda file: file.write_bytes(content))
 
@@ -96,7 +101,7 @@ def kept(path: Path) -> tuple[Arrays, dict[str, str]] | None:
     """
     try:
         arrays, notes = read_tensors(path, "made anew")
-        if notes["file"] != path.name:
+        if notes["file"] != printable(path.name):
             raise DataError(Problem(path, None, f"is another file, {notes['file']}", "made anew"))
         return arrays, notes
     except FileNotFoundError:

@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from mmlib.core.errors import DataError
+
 PACKAGE = Path(__file__).resolve().parent.parent
 OWN_EVIDENCE = PACKAGE.parent / "evidence"
 
@@ -64,8 +66,7 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
     An OSError that names no file, such as that of a full disk, gets the name of `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix stays the last part: savers such as np.save append it where it is missing.
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
+    temporary = _temporary(path)
     try:
         write(temporary)
         os.replace(temporary, path)
@@ -74,6 +75,29 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    # The suffix stays the last part: savers such as np.save append it where it is missing.
+    return path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
+
+
+def writable(path: Path, folder: bool = False) -> Path:
+    """A path at which `write_atomic` can write a file, or files in a folder.
+
+    It is asked before what may take hours. Raises DataError with the reason where it cannot.
+    """
+    try:
+        if path.exists() and not (path.is_dir() if folder else path.is_file()):
+            kind = "a folder" if path.is_dir() else "a file" if folder else "a pipe or a device"
+            raise DataError(f"{path}: is {kind}; name {'a folder' if folder else 'a file'}")
+        trial = _temporary(path / "x" if folder else path).absolute()
+        trial = next(p for p in trial.parents if p.exists()) / trial.name
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror}); name another") from None
+    return path
 
 
 def table_beside(module: str) -> Any:

@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 
 from mmlib import __version__
 from mmlib.core.errors import DataError
-from mmlib.core.paths import choose, data_dir, write_atomic
+from mmlib.core.paths import choose, data_dir, writable, write_atomic
 
 # Commands import what they need when they run: PyTorch alone takes seconds.
 app = typer.Typer(help=__doc__, add_completion=False, rich_markup_mode=None)
@@ -26,12 +26,19 @@ course = typer.Typer(help="Make a course: its versions, its marks.", rich_markup
 app.add_typer(data, name="data")
 app.add_typer(course, name="course")
 
+
+def out_option(text: str, folder: bool = False) -> Any:
+    """The option of a file or folder that is written, which must be possible before the work."""
+    return Option(help=text, callback=lambda path: path and writable(path, folder))
+
+
 Numbers = Annotated[list[str] | None, Argument(metavar="NUMBER", help="01 04 ...; default: all")]
 Number = Annotated[str, Argument(callback=lambda text: text.zfill(2), help="of a notebook: 04")]
 Tier = Literal["world", "flickr8k", "paper"]
 RecordTier = Literal["world", "flickr8k", "paper", "controlled"]
 Count = Annotated[int, Option(min=1)]
-Out = Annotated[Path | None, Option(help="where the results go")]
+Out = Annotated[Path | None, out_option("where the results go", folder=True)]
+Seed = Annotated[int, Option(min=0, max=2**31 - 1)]  # evidence keeps them in 32 bits
 Features = Annotated[str, Option(help="feature set of photographs; default: the recorded one")]
 Evidence = Annotated[Path | None, Option(help="default: evidence/")]
 OwnData = Annotated[Path | None, Option(help="03, tier paper: a folder of your own")]
@@ -98,7 +105,7 @@ def run(
     tier: Tier = "world",
     seeds: Annotated[int | None, Option(min=1, help="of 00's own models, or computed ones")] = None,
     device: Annotated[str | None, Option(help="auto, cpu, cuda, cuda:1")] = None,
-    out: Annotated[Path | None, Option(help="default: runs/TIER, and a link runs/latest")] = None,
+    out: Annotated[Path | None, out_option("default: runs/TIER, with a link to it", True)] = None,
     features: Features = "",
     evidence: Evidence = None,
     dataset: OwnData = None,
@@ -234,9 +241,7 @@ def compare(
     tier: RecordTier = "world",
     dataset: Annotated[str, Option(help="the collection; default: the tier's own")] = "",
     name: Annotated[str, Option(help="what it is called in tables")] = "yours",
-    items: Annotated[
-        Path | None, Option(help="only write which rows and columns there are")
-    ] = None,
+    items: Annotated[Path | None, out_option("only write which rows and columns there are")] = None,
     evidence: Evidence = None,
     out: Out = None,
 ) -> None:
@@ -267,7 +272,7 @@ def search(
     model: str = "small",
     weights: Weights = None,
     k: Annotated[int, Option("-k", min=1, help="how many pictures")] = 9,
-    out: Annotated[Path | None, Option(help="a contact sheet: .png or .html")] = None,
+    out: Annotated[Path | None, out_option("a contact sheet: .png or .html")] = None,
     index: Annotated[Path | None, Option(help="folder of the index (default: FOLDER)")] = None,
     device: Device = "cpu",
 ) -> None:
@@ -290,13 +295,9 @@ def search(
         raise ValueError("there is no text to search for")
     read = score.read(model, pick_device(device), weights)
     print(read.card, file=sys.stderr)  # what it has seen
-    if unknown := read.unknown(text):
-        print(f"words that it does not know: {', '.join(unknown)}", file=sys.stderr)
-    pictures = search.folder(folder, read, index)
-    print(
-        f"{len(pictures.files)} pictures, {pictures.encoded} of them encoded now", file=sys.stderr
-    )
-    matches = pictures.find(text, k)
+    images = search.folder(folder, read, index)
+    print(f"{len(images.files)} pictures, {images.encoded} of them encoded now", file=sys.stderr)
+    matches = images.find(text, k)
     print(matches)
     if out:
         matches.save(out)
@@ -307,9 +308,9 @@ def search(
 def score(
     model: str,
     pairs: Annotated[Path, Argument(metavar="PAIRS.csv", help="image,caption[,caption...]")],
-    prior: Annotated[float, Option(help="share of pairs that fit; 0: as in calibration")] = 0.0,
+    prior: Annotated[float, Option(min=0, max=1, help="share that fits; 0: as calibrated")] = 0.0,
     weights: Weights = None,
-    out: Annotated[Path | None, Option(help="CSV; default: printed")] = None,
+    out: Annotated[Path | None, out_option("CSV; default: printed")] = None,
     device: Device = "cpu",
 ) -> None:
     """Score your own pairs of pictures and captions.
@@ -317,6 +318,7 @@ def score(
     MODEL: as of search; small: the picture world's judge.
     """
     from mmlib.core.device import pick_device
+    from mmlib.core.files import printable
     from mmlib.core.tables import without_formulas
     from mmlib.suite import score
 
@@ -326,7 +328,8 @@ def score(
     if out and out.resolve() in {path.resolve() for path in inputs}:
         raise ValueError(f"--out would write over {out}, which is read: name another file")
     print(scorer.card, file=sys.stderr)  # of which pictures its odds are
-    table = without_formulas(scorer.score(table, prior))
+    table = scorer.score(table, prior)
+    table = without_formulas(table.assign(image=table.image.map(printable)))
     if out is None:
         print(table.to_csv(index=False), end="")
     else:
@@ -337,10 +340,10 @@ def score(
 @app.command()
 def train(
     kind: Literal["judge", "retriever"],
-    out: Annotated[Path, Option(help=".safetensors, with a model card")],
+    out: Annotated[Path, out_option(".safetensors, with a model card")],
     tier: Literal["world", "flickr8k"] = "world",
     features: Features = "",
-    seed: int = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
 ) -> None:
     """Train a judge or a retriever.
@@ -498,12 +501,12 @@ def features(
     weights: Annotated[str | None, Option(help="a state dict (hf: a folder), or `random`")] = None,
     labels: Annotated[bool, Option("--labels", help="write class probabilities too")] = False,
     pca: Annotated[int | None, Option(min=1, help="as many principal components too")] = None,
-    out: Annotated[Path | None, Option(help=".npy, of SCAN's layout NAME_ims.npy")] = None,
+    out: Annotated[Path | None, out_option(".npy, of SCAN's layout NAME_ims.npy")] = None,
     dtype: Literal["float16", "float32"] | None = None,
     batch: Annotated[int | None, Option(min=1, help="default: 32 (fasterrcnn: 4)")] = None,
     side: Annotated[int, Option(min=1, help="shorter side of what fasterrcnn sees")] = 800,
     device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps")] = "auto",
-    seed: Annotated[int, Option(help="of random weights")] = 0,
+    seed: Seed = 0,
     skip_bad: Annotated[bool, Option("--skip-bad", help="leave out undecodable images")] = False,
 ) -> None:
     """Extract features of all images of a data set or folder with a backbone.

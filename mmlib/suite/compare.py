@@ -9,6 +9,7 @@ import pandas as pd
 
 from mmlib.core.effects import crossed
 from mmlib.core.errors import DataError
+from mmlib.core.files import regular_file
 from mmlib.core.paths import write_atomic
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.core.records import CaptionedImages
@@ -27,13 +28,18 @@ NO_BETTER = (
     "These scores are hardly better than chance. Are rows and columns in the order that --items "
     "writes, and do scores differ? Among equal ones the right one counts as the last."
 )
+TIES = (
+    "Equal scores move figures: among them the right one counts as the last in the first row and "
+    "in the differences, as the first in the second row. Save scores of a higher precision."
+)
 
 
 @dataclass(frozen=True)
 class Comparison:
     """A retriever beside the recorded ones, on the same test items.
 
-    results: a row a system, the retriever's first: R@K and median ranks both ways, RSUM; means ±
+    results: a row a system, the retriever's first, and where equal scores matter a second one in
+    which they count in its favour: R@K and median ranks both ways, RSUM; means ±
     deviation over seeds. differences: a row a recorded system: the retriever's RSUM less its own,
     with a 95 % interval, and in percentage points R@1 both ways and, where pictures come in
     families, the share of captions that find their picture in its family. in_family: that share
@@ -92,6 +98,7 @@ def compare(
         raise DataError(f"the similarity matrix is {scores.shape}, not {wanted}{turned}")
     try:
         ranks = ranks_of_scores(scores, image_of)
+        favoured = ranks_of_scores(scores, image_of, optimistic=True)
     except ValueError as error:
         raise DataError(f"the similarity matrix: {error}") from None
     mine = per_item(ranks)
@@ -115,12 +122,14 @@ def compare(
             gap = crossed(yours[items] - theirs[:, items], clusters[items])
             differences[system][f"difference in {column}"] = gap.told(1)
     recorded = results(evidence, dataset)
-    figures = {key: f"{value:.1f}" for key, value in metrics(ranks).items()}
+    both = {name: metrics(ranks), f"{name}, equal scores in its favour": metrics(favoured)}
+    rows = pd.DataFrame.from_dict(both, orient="index").map("{:.1f}".format).drop_duplicates()
+    applies = {NO_BETTER: ranks.caption_ranks.mean() > 0.45 * count, TIES: len(rows) > 1}
     return Comparison(
-        pd.concat([pd.DataFrame([figures], index=[name])[list(recorded)], recorded]),
+        pd.concat([rows[list(recorded)], recorded]),
         pd.DataFrame.from_dict(differences, orient="index"),
         pd.Series(shares, dtype=float),
-        NO_BETTER if ranks.caption_ranks.mean() > 0.45 * count else "",
+        "\n".join(text for text, holds in applies.items() if holds),
     )
 
 
@@ -160,23 +169,29 @@ def similarity(number: str, model: Encoder, tier: str = "world", dataset: str = 
     show = images.features.__getitem__ if made_up else images.open_image
     rows = batches(range(len(images.captions)))
     vectors = np.concatenate([model.encode_images([show(row) for row in block]) for block in rows])
-    texts = model.encode_texts([caption for group in images.captions for caption in group])
-    return model.cosines(vectors, texts)
+    texts = [caption for group in images.captions for caption in group]
+    model.say_unread(texts, "captions")
+    return model.cosines(vectors, model.encode_texts(texts))
 
 
 def scores_of(number: str, source: Path, tier: str, dataset: str) -> np.ndarray:
     """The similarity matrix of a .npy file, or of the two functions of a Python file."""
-    _must_rank(number)
     if source.suffix == ".py":
         return similarity(number, python_file(source), tier, dataset)
     try:
-        scores = np.load(source, allow_pickle=False)
+        with regular_file(source).open("rb") as file:
+            if not file.read(6) == np.lib.format.MAGIC_PREFIX:  # np.load reads archives, too
+                raise ValueError("save the matrix alone with np.save")
+        scores: Any = np.load(source, mmap_mode="r", allow_pickle=False)
+        if more := source.stat().st_size - scores.offset - scores.nbytes:
+            raise ValueError(f"{more} bytes after it; save one matrix a file")
     except FileNotFoundError:
         raise DataError(f"{source}: no such file") from None
-    except (ValueError, EOFError, OSError) as error:
-        raise DataError(f"{source}: not a readable .npy array: {str(error)[:80]}") from None
-    if not isinstance(scores, np.ndarray) or scores.dtype.kind not in "fiu":
-        raise DataError(f"{source}: holds no numbers")
+    except Exception as error:  # whatever a damaged file leads to
+        reason = " ".join(str(error).split())[:80]
+        raise DataError(f"{source}: not a readable .npy array: {reason}") from None
+    if scores.dtype.kind not in "fiu":
+        raise DataError(f"{source}: holds {scores.dtype}, no real numbers; save float32")
     return scores
 
 

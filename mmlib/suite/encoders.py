@@ -5,8 +5,11 @@ it, or a Python file with two functions; `mmlib.suite.score.read` opens each of 
 """
 
 import runpy
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +18,17 @@ import pandas as pd
 import torch
 from PIL import Image, UnidentifiedImageError
 
-from mmlib.core.errors import DataError
+from mmlib.core.errors import DataError, Problem
+from mmlib.core.files import file_hash, regular_file
+from mmlib.core.paths import PACKAGE
 from mmlib.features.store import UNREADABLE, rgb
 
 BATCH = 64  # pictures or texts that are encoded together
 SIDE = 1024  # pixels of a picture's longer side that are read, more than any model here takes
 FUNCTIONS = ("encode_images", "encode_texts")
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "spiece.model")
+INSTALLED = {PACKAGE, Path(sys.prefix), Path(sys.base_prefix)}
+ROUNDING = 0.02  # distance of one input's unit vectors at half precision, in different batches
 
 
 def open_small(path: Path) -> Image.Image:
@@ -30,7 +37,7 @@ def open_small(path: Path) -> Image.Image:
     Raises DataError for a file that is no picture or cannot be read.
     """
     try:
-        with Image.open(path) as file:
+        with Image.open(regular_file(path)) as file:
             file.draft(None, (SIDE, SIDE))  # a large JPEG is decoded small, several times as fast
             picture = rgb(file)
     except UnidentifiedImageError:  # whose own words name the file again
@@ -47,7 +54,9 @@ class Encoder:
 
     path: the model's file or folder, for messages. card: what to know before the model is used.
     identity: a text that changes with the model's files. image_vectors, text_vectors: what encodes
-    at most `BATCH` RGB pictures or texts: (n, D), of any length.
+    at most `BATCH` RGB pictures or texts: (n, D), of any length. fits: whether a text is read to
+    its end. unknown: its words that the model does not know, as far as can be told. unsteady:
+    whether a function gives one input two vectors. width: of those that a function gave first.
     """
 
     path: Path
@@ -55,6 +64,10 @@ class Encoder:
     identity: str
     image_vectors: Callable[[list[Any]], Any]
     text_vectors: Callable[[list[str]], Any]
+    fits: Callable[[str], bool] = lambda text: True
+    unknown: Callable[[str], list[str]] = lambda text: []
+    unsteady: dict[str, bool] = field(default_factory=dict)
+    width: dict[str, int] = field(default_factory=dict)
 
     def encode_images(self, pictures: Sequence[Any]) -> np.ndarray:
         """Unit vectors (n, D), float32, of RGB pictures. Raises DataError where these are none."""
@@ -65,17 +78,44 @@ class Encoder:
         return self._units(self.text_vectors, texts, "encode_texts")
 
     def _units(self, encode: Callable[[list], Any], items: Sequence[Any], name: str) -> np.ndarray:
-        blocks = []
-        for block in batches(items):
-            vectors = np.asarray(encode(list(block)), dtype=np.float32)
-            if vectors.ndim != 2 or len(vectors) != len(block):
-                shape = f"{vectors.shape} for {len(block)} items, not (items, width)"
-                raise DataError(f"{self.path}: {name} gave {shape}")
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            if not np.isfinite(lengths).all():
-                raise DataError(f"{self.path}: {name} gives no numbers (are the weights right?)")
-            blocks.append(vectors / np.maximum(lengths, 1e-12))
+        blocks = [self._unit_block(encode, block, name) for block in batches(items)]
+        if name not in self.unsteady:  # the first call
+            first = blocks[0][:2]
+            again = self._unit_block(encode, items[: len(first)], name)
+            self.unsteady[name] = differ(again, first, ROUNDING)
+            if self.unsteady[name]:
+                said = (
+                    f"{self.path}: {name} gives one input other vectors each time, so scores vary"
+                )
+                print(f"{said} (dropout, or batch norm in training? call eval())", file=sys.stderr)
         return np.concatenate(blocks)
+
+    def _unit_block(self, encode: Callable[[list], Any], items: Any, name: str) -> np.ndarray:
+        vectors = np.asarray(encode(list(items)), dtype=np.float64)  # whose squares are in range
+        if vectors.ndim != 2 or len(vectors) != len(items) or not vectors.size:
+            shape = f"{vectors.shape} for {len(items)} items, not (items, width)"
+            raise DataError(f"{self.path}: {name} gave {shape}")
+        if (width := vectors.shape[1]) != self.width.setdefault(name, width):
+            widths = f"{self.width[name]} and then of {width} numbers"
+            raise DataError(f"{self.path}: {name} gave vectors of {widths}")
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not np.isfinite(lengths).all():
+            raise DataError(f"{self.path}: {name} gives no numbers (are the weights right?)")
+        return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+
+    def probes(self) -> np.ndarray:
+        """Unit vectors of fixed pictures, which change with weights, code and preprocessing.
+
+        Empty for a model that takes no such pictures, as one that wants all of one size.
+        """
+        rows, columns = np.mgrid[:60, :80]
+        waves = np.stack([rows * 5 + columns, columns * 4, rows * columns // 7], axis=2) % 256
+        shades = [np.where(np.arange(3) == k, waves, waves // 4).astype(np.uint8) for k in range(3)]
+        wide, high, large = map(Image.fromarray, shades)
+        try:
+            return self.encode_images([wide, high.resize((60, 90)), large.resize((600, 500))])
+        except Exception:  # of whatever kind the model has
+            return np.zeros((0, 0), np.float32)
 
     def cosines(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
         """Cosines (images, texts) of unit vectors; DataError where their widths differ."""
@@ -84,16 +124,20 @@ class Encoder:
             raise DataError(f"{self.path}: {widths}, so that they cannot be compared")
         return images @ texts.T
 
-    def unknown(self, text: str) -> list[str]:
-        """The words of a text that the model does not know, as far as it can tell."""
-        return []
+    def say_unread(self, texts: Sequence[str], name: str = "texts") -> None:
+        """Say on stderr which words of texts the model does not know, and which ends it cuts."""
+        if words := list(dict.fromkeys(word for text in texts for word in self.unknown(text))):
+            more = f" and {len(words) - 20} more" if len(words) > 20 else ""
+            print(f"words that it does not know: {', '.join(words[:20])}{more}", file=sys.stderr)
+        say_cut(texts, self.fits, name)
 
     def score(self, pairs: pd.DataFrame, prior: float = 0.0) -> pd.DataFrame:
         """Image, caption and cosine of each pair (`score.read_csv`); the prior is of judges alone.
 
         Raises DataError for a picture that cannot be read.
         """
-        texts = self.encode_texts(list(pairs.caption))
+        self.say_unread(captions := list(pairs.caption), "captions")
+        texts = self.encode_texts(captions)
         images = of_pictures(pairs.image, self.encode_images)
         self.cosines(images[:1], texts[:1])
         cosines = np.einsum("nd,nd->n", images, texts)
@@ -115,17 +159,98 @@ def of_pictures(files: pd.Series, see: Callable[[list[Image.Image]], Any]) -> np
     return np.concatenate(blocks)[codes]
 
 
+def say_cut(texts: Sequence[str], fits: Callable[[str], bool], name: str) -> None:
+    """Say on stderr how many texts do not fit, and at which word the first of them is cut."""
+    if not (cut := [text for text in texts if not fits(text)]):
+        return
+    words = cut[0].split() or [""]
+    ends = range(1, len(words))
+    last = next((n for n in ends if not fits(" ".join(words[:n]))), len(words))
+    first = f"the first is cut at its word {last}, {words[last - 1][:40]!r}"
+    print(f"{name} not read to the end: {len(cut)} of {len(texts)}; {first}", file=sys.stderr)
+
+
+def differ(vectors: np.ndarray, others: np.ndarray, most: float) -> bool:
+    """Whether two arrays (n, D) differ in shape, or a row of them by a distance above `most`."""
+    if vectors.shape != others.shape:
+        return True
+    return bool((np.linalg.norm(vectors - others, axis=1) > most).any())
+
+
 def python_file(path: Path) -> Encoder:
     """encode_images and encode_texts of a Python file, which is run.
 
-    Its identity is its text; what it loads is not seen. Raises DataError where it has no such
-    function.
+    Raises DataError where it has no such function, and as `running` does.
     """
-    functions = runpy.run_path(str(path))
+    modules: dict[str, Any] = {}
+    with running(regular_file(path, "name a .py file"), modules):
+        functions = runpy.run_path(str(path.absolute()))
     if lacking := [name for name in FUNCTIONS if not callable(functions.get(name))]:
         raise DataError(f"{path}: has no function {lacking[0]}")
-    about = f"{path.name}: two functions of yours.", f"py {path.read_text(encoding='utf-8')}"
-    return Encoder(path, *about, *(functions[name] for name in FUNCTIONS))
+
+    def calling(name: str) -> Callable[[list], np.ndarray]:
+        def encode(items: list) -> np.ndarray:
+            with running(path, modules, f"{name}: "):
+                vectors = numbers(given := functions[name](items))
+                if not np.can_cast(vectors.dtype, np.float64, "same_kind"):
+                    raise TypeError(f"gave no numbers but {type(given).__name__} ({vectors.dtype})")
+            return vectors
+
+        return encode
+
+    card, identity = f"{path.name}: two functions of yours.", f"py {file_hash(path)}"
+    image_vectors, text_vectors = map(calling, FUNCTIONS)
+    return Encoder(path, card, identity, image_vectors, text_vectors)
+
+
+@contextmanager
+def running(path: Path, modules: dict[str, Any], doing: str = "") -> Iterator[None]:
+    """Run a user's code as `python path` would, which finds modules beside it.
+
+    modules: those, which no other file's code gets under the same names. What the code prints goes
+    to stderr. Raises DataError with the user's file and line for whatever it raises, SystemExit
+    too; Ctrl-C goes on as it is.
+    """
+    folder, before = path.resolve().parent, set(sys.modules)
+    sys.modules |= modules
+    sys.path.insert(0, str(folder))
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        frames = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+        if isinstance(error, SyntaxError):
+            frames.append((error.filename or "", error.lineno))
+        lines = [(file, line) for file, line in frames if _beside(file, folder)]
+        file, line = (lines or [(str(path), None)])[-1]
+        users = path.parent / Path(file).resolve().relative_to(folder)
+        said = " ".join(str(getattr(error, "msg", error)).split())[:200]
+        reason = f"{doing}{type(error).__name__}: {said}"
+        raise DataError(Problem(users, line, reason, "mend the code there")) from None
+    finally:
+        with suppress(ValueError):  # the code may have changed the list
+            sys.path.remove(str(folder))
+        for name in sys.modules.keys() - before:
+            if _beside(getattr(sys.modules[name], "__file__", None) or "", folder):
+                modules[name] = sys.modules.pop(name)
+
+
+def _beside(file: str, folder: Path) -> bool:
+    """Whether a file of code is one of a user's folder, not of a package installed there."""
+    parents = [] if file[:1] in ("", "<") else [*Path(file).resolve().parents]
+    return folder in parents and not INSTALLED & {*parents} and "site-packages" not in file
+
+
+def numbers(value: Any) -> np.ndarray:
+    """An array of what a user's function gave: of arrays and tensors of any kind, and lists."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().to_dense()
+        return (value if value.is_complex() else value.double()).numpy()
+    if isinstance(value, list | tuple):
+        return np.array([item if np.isscalar(item) else numbers(item) for item in value])
+    return np.asarray(value.toarray() if hasattr(value, "toarray") else value)
 
 
 def hugging_face(folder: Path, device: str = "cpu") -> Encoder:
@@ -174,4 +299,7 @@ def hugging_face(folder: Path, device: str = "cpu") -> Encoder:
     files = [p for p in sorted(folder.iterdir()) if p.suffix in (".json", ".safetensors")]
     states = [(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in files]
     card = f"{folder.name}, a {config.model_type} of transformers."
-    return Encoder(folder, card, f"hf {states}", image_vectors, text_vectors)
+    return Encoder(
+        folder, card, f"hf {states}", image_vectors, text_vectors,
+        lambda text: len(tokenizer(text, verbose=False)["input_ids"]) <= longest,
+    )  # fmt: skip

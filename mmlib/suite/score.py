@@ -18,12 +18,11 @@ import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
-from safetensors.torch import load_file
 from scipy.special import expit, logit
 from torch import Tensor
 
-from mmlib.core.errors import DataError
-from mmlib.core.files import file_hash, write_tensors
+from mmlib.core.errors import DataError, Problem
+from mmlib.core.files import file_hash, read_tensors, write_tensors
 from mmlib.core.paths import PACKAGE
 from mmlib.core.records import Samples
 from mmlib.data.overlap import Weights
@@ -31,14 +30,14 @@ from mmlib.features import backbones
 from mmlib.features.encoders import Shape
 from mmlib.features.text import tokenize
 from mmlib.features.words import Words, padded
-from mmlib.papers.entailment.data.arrays import Arrays, encode, metadata_of, read_retriever
+from mmlib.papers.entailment.data.arrays import Arrays, encode, read_retriever
 from mmlib.papers.entailment.method.calibration import ALL_INPUTS, Calibration, Scale, frozen
 from mmlib.papers.entailment.method.classifier import Classifier, Settings, classifier
 from mmlib.papers.entailment.method.metrics import best_threshold
 from mmlib.papers.entailment.method.retrievers import MAX_WORDS, AlignFuse
 from mmlib.papers.entailment.run.judge import scores
 from mmlib.suite import encoders
-from mmlib.suite.encoders import Encoder
+from mmlib.suite.encoders import Encoder, say_cut
 from mmlib.world import backbone
 
 SMALL = PACKAGE / "world" / "judge.safetensors"  # by `mmlib train judge`
@@ -74,7 +73,7 @@ def read_csv(path: Path | str) -> pd.DataFrame:
         pairs.append((str(path.parent / image), caption, tuple(filter(None, others))))
     if not pairs:
         raise DataError(f"{path}: has no pairs; write one a line")
-    return pd.DataFrame(pairs, columns=["image", "caption", "others"])
+    return pd.DataFrame(pairs, columns=["image", "caption", "others"], dtype=object)
 
 
 def keep(
@@ -129,7 +128,7 @@ def read(model: Path | str, device: str = "cpu", weights: Path | str | None = No
     return encoders.python_file(path) if path.suffix == ".py" else read_kept(path, device, weights)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Scorer(Encoder):
     """A kept model.
 
@@ -143,11 +142,6 @@ class Scorer(Encoder):
     retriever: AlignFuse
     judge: Classifier | None
 
-    def unknown(self, text: str) -> list[str]:
-        """The words of a text that training did not show."""
-        vocabulary = set(self.words.words)
-        return [word for word in tokenize(text) if word.isalnum() and word not in vocabulary]
-
     def score(self, pairs: pd.DataFrame, prior: float = 0.0) -> pd.DataFrame:
         """A line a pair: image, caption, "log odds", "probability", "threshold", "entailed".
 
@@ -159,13 +153,19 @@ class Scorer(Encoder):
         table, meta, n = pairs[["image", "caption"]], self.meta, len(pairs)
         if not 0 <= prior < 1:
             raise ValueError(f"a prior is a share between 0 and 1, not {prior}")
+        if self.judge is None:
+            return super().score(pairs)
         images = encoders.of_pictures(pairs.image, self.regions)
         # Lines are words apart to the reader, and tell which captions were joined.
         premise = tuple(map("\n".join, pairs.others))
         stems = Weights([])
         stems.update(meta["stems"])
         stems.unknown = meta["unknown"]
+        words, how = self.words, self.judge.settings
         texts = sorted({*pairs.caption, *pairs.others.explode().dropna()})
+        self.say_unread(texts)
+        say_cut(pairs.caption, lambda t: len(words.ids(t)) <= how.max_hypothesis, "captions")
+        say_cut(premise, lambda t: len(words.ids(t)) <= how.max_premise, "other captions together")
         joined = dict(zip(premise, pairs.others, strict=True))
         samples = Samples(
             premise, tuple(pairs.caption), np.arange(n), np.zeros(n, dtype=int),
@@ -173,18 +173,13 @@ class Scorer(Encoder):
             tuple(map(str, range(n))),
         )  # fmt: skip
         inputs = frozen(self.retriever, self.words, images, texts, stems, joined).inputs(samples)
-        result = inputs[:, 4]  # cosines
-        if self.judge is not None:
-            how = self.judge.settings
-            lengths = how.max_premise, how.max_hypothesis
-            deep = scores(self.judge, encode(samples, self.words, self.words, *lengths), images)
-            scaled = Scale(np.array(meta["mean"]), np.array(meta["deviation"]))(inputs)
-            calibration = Calibration(np.array(meta["weights"]), ALL_INPUTS, 0.0)
-            result = calibration.margin(deep, scaled)
+        lengths = how.max_premise, how.max_hypothesis
+        deep = scores(self.judge, encode(samples, self.words, self.words, *lengths), images)
+        scaled = Scale(np.array(meta["mean"]), np.array(meta["deviation"]))(inputs)
+        calibration = Calibration(np.array(meta["weights"]), ALL_INPUTS, 0.0)
+        result = calibration.margin(deep, scaled)
         if not np.isfinite([inputs[:, 4], result]).all():
             raise DataError(f"{self.path}: its weights give no numbers; keep it anew")
-        if self.judge is None:
-            return table.assign(cosine=result.round(4))
         labels, calibrated = np.array(meta["labels"]), np.array(meta["odds"])
         share = labels.mean()
         wanted = prior or share
@@ -199,35 +194,26 @@ class Scorer(Encoder):
 def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None) -> Scorer:
     """A file of `keep`, as `read` opens it."""
     try:
-        meta = json.loads(metadata_of(path)["mmlib"])
-        tensors = {name: value.float() for name, value in load_file(path).items()}
-        states: dict[str, dict[str, Tensor]] = {"retriever": {}, "judge": {}}
+        arrays, notes = read_tensors(path, "")
+        meta = json.loads(notes["mmlib"])
+        tensors = {name: torch.from_numpy(value).float() for name, value in arrays.items()}
+        states: dict[str, dict[str, Tensor]] = {"regions": {}, "retriever": {}, "judge": {}}
         for name, value in tensors.items():
-            if not value.isfinite().all():
-                raise ValueError(f"the tensor {name} is not finite")
-            states.get(name.partition(".")[0], {})[name.partition(".")[2]] = value
+            states[name.partition(".")[0]][name.partition(".")[2]] = value
         words, scale, judge = Words(meta["words"]), tensors["regions"].numpy(), None
         positions = tensors["retriever.image.layers.embeddings.position_embeddings.weight"]
         table = np.zeros((0, len(positions) - 1, scale.shape[1]), np.float32)  # without [CLS]
         shape = Shape(**meta["shape"])
         retriever = read_retriever(states["retriever"], shape, meta["space"], table, len(words))
-        numbers = [meta["unknown"], *meta["stems"].values()]
         if meta["judge"] is not None:
             judge = classifier(Settings(**meta["judge"]), len(words), table)
             judge.load_state_dict(states["judge"])
-            lists = [meta[name] for name in ("weights", "mean", "deviation", "odds")]
-            numbers.extend(value for values in lists for value in values)
-            if [*map(len, lists)] != [11, 9, 9, len(meta["labels"])] or min(lists[2]) <= 0:
-                raise ValueError("weights, mean, deviation, odds and labels do not go together")
-        if not np.isfinite(numbers).all():
-            raise ValueError("a number among its notes is not finite")
         sees = meta.get("sees", WORLD)
     except Exception as error:  # whatever a file leads to that is none of `keep`
         lacks = "lacks " if isinstance(error, KeyError) else ""
-        reason = lacks + " ".join(str(error).split())[:200]
-        raise DataError(
-            f"{path}: no model that score.keep has written ({reason}); keep it anew"
-        ) from None
+        reason = lacks + " ".join(str(error).split()).removeprefix(f"{path}: ")[:200]
+        fault = f"no model that score.keep has written ({reason})"
+        raise DataError(Problem(path, None, fault, "take another copy, or train it anew")) from None
 
     vision: Any = None
     if sees != WORLD:
@@ -248,11 +234,6 @@ def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None
         else:
             pixels = torch.stack([vision.preprocess(picture) for picture in pictures])
             seen = vision.see(pixels.to(device))["features"].float().cpu().numpy()
-        if scale.shape[1] != seen.shape[-1]:
-            raise DataError(
-                f"{path}: reads image features of width {scale.shape[1]}, not {seen.shape[-1]}, "
-                "as the network gives that it names; train it anew"
-            )
         return ((seen - scale[0]) / scale[1]).astype(np.float32)
 
     @torch.no_grad()
@@ -264,7 +245,10 @@ def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None
         ids, lengths = padded([words.ids(text)[:MAX_WORDS] for text in texts])
         return retriever.text_states(torch.from_numpy(ids), torch.from_numpy(lengths))[2]
 
+    vocabulary = set(words.words)
     return Scorer(
         path, meta["card"], file_hash(path), image_vectors, text_vectors,
-        meta, words, regions, retriever.eval(), judge,
+        lambda text: len(words.ids(text)) <= MAX_WORDS,
+        lambda text: [w for w in tokenize(text) if w.isalnum() and w not in vocabulary],
+        meta=meta, words=words, regions=regions, retriever=retriever.eval(), judge=judge,
     )  # fmt: skip

@@ -16,66 +16,61 @@ import io
 import json
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from jinja2 import Template
 from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFilter
-from safetensors import safe_open
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError
-from mmlib.core.files import PICTURES, listed, write_tensors
+from mmlib.core.files import PICTURES, file_hash, kept, listed, printable, write_tensors
 from mmlib.core.paths import write_atomic
 from mmlib.suite import score
-from mmlib.suite.encoders import Encoder, batches, open_small
+from mmlib.suite.encoders import ROUNDING, Encoder, batches, differ, open_small
 
 THUMBNAIL = 384  # pixels of the longer side of a picture that was found
 COLUMNS = 5  # pictures in a row of a sheet
 OUTLINE = "#D55E00"
 # Windows of half the picture's sides: left, top, right, bottom as shares of these.
 WINDOWS = [(x / 4, y / 4, x / 4 + 0.5, y / 4 + 0.5) for y in range(3) for x in range(3)]
-NOTE = "Outlined is the part of a picture that its score depends on most."
-PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{text}</title><style>
-body {{ font-family: sans-serif; margin: 1em }}
-main {{ display: flex; flex-wrap: wrap; gap: 1em }}
-figure {{ margin: 0; width: 15em }}
-img {{ max-width: 100%; max-height: 15em }}
-figcaption {{ overflow-wrap: anywhere; font-size: small }}
-</style></head><body><h1>{text}</h1><p>{note}</p><main>{figures}</main></body></html>
-"""
-FIGURE = """
-<figure><a href="{link}"><img src="data:image/jpeg;base64,{data}" alt="{title}"></a>
-<figcaption>{title}</figcaption></figure>"""
+SAME = 1e-4  # how far probes of one model lie apart at most, on whatever processor
+PROBED = 3  # pictures of an index that are encoded again before it is used
+PAGE = Path(__file__).with_name("sheet.html.j2")
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
     """The pictures found for a text. table: score and picture (its file below the folder) by rank,
-    best first; the score is a cosine.
+    best first; the score is a cosine. hashes: of the files that were ranked.
     """
 
     folder: Path
     model: Encoder
     text: str
     table: pd.DataFrame
+    hashes: Sequence[str]
 
     def __str__(self) -> str:
         return "\n".join(f"{rank:4}  {s:5.2f}  {file}" for rank, s, file in self.table.itertuples())
 
     @cached_property
     def pictures(self) -> list[Image.Image]:
-        """The pictures, at most `THUMBNAIL` pixels a side; DataError for one that is gone."""
+        """The pictures, at most `THUMBNAIL` pixels a side.
+
+        Raises DataError for one that is gone, or was replaced after it was ranked.
+        """
         pictures = [open_small(self.folder / file) for file in self.table.picture]
-        for picture in pictures:
+        for picture, file, ranked in zip(pictures, self.table.picture, self.hashes, strict=True):
             picture.thumbnail((THUMBNAIL, THUMBNAIL))
+            if file_hash(self.folder / file) != ranked:
+                raise DataError(f"{self.folder / file}: changed since it was ranked; search again")
         return pictures
 
     @cached_property
@@ -104,12 +99,12 @@ class Found:
         path = Path(path)
         must_be_sheet(path)
         if path.suffix == ".html":
-            content = self._repr_html_().encode("utf-8", "replace")  # names may be of other bytes
+            content = self._repr_html_().encode()
             write_atomic(path, lambda file: file.write_bytes(content))
             return
         rows = -(-len(self.table) // COLUMNS)
         figure = Figure((3 * COLUMNS, 3.5 * rows), layout="constrained")
-        figure.suptitle(textwrap.fill(self.text, 35 * COLUMNS), parse_math=False)
+        figure.suptitle(textwrap.fill(printable(self.text), 35 * COLUMNS), parse_math=False)
         for axes in (grid := figure.subplots(rows, COLUMNS, squeeze=False)).flat:
             axes.axis("off")
         for axes, (title, picture, _) in zip(grid.flat, self._outlined(), strict=False):
@@ -120,13 +115,11 @@ class Found:
     def _repr_html_(self) -> str:
         figures = []
         for title, picture, path in self._outlined():
-            buffer = io.BytesIO()
-            picture.save(buffer, "JPEG", quality=90)
+            picture.save(buffer := io.BytesIO(), "JPEG", quality=90)
             data = base64.b64encode(buffer.getvalue()).decode()
-            link = escape(path.absolute().as_uri())
-            figures.append(FIGURE.format(link=link, data=data, title=escape(title)))
-        note = escape(f"{NOTE} {self.model.card}")
-        return PAGE.format(text=escape(self.text), note=note, figures="".join(figures))
+            figures.append((title, path.absolute().as_uri(), data))
+        page = Template(PAGE.read_text(encoding="utf-8"), autoescape=True)
+        return page.render(text=printable(self.text), card=self.model.card, figures=figures)
 
     def _outlined(self) -> list[tuple[str, Image.Image, Path]]:
         """Title, picture with its region outlined, and file."""
@@ -137,7 +130,8 @@ class Found:
             left, top, right, bottom = _pixels(picture, region)
             corners = left, top, right - 1, bottom - 1
             ImageDraw.Draw(picture).rectangle(corners, None, OUTLINE, width)
-            outlined.append((f"{rank}. {cosine:.2f} {file}", picture, self.folder / file))
+            title = f"{rank}. {cosine:.2f} {printable(file)}"
+            outlined.append((title, picture, self.folder / file))
         return outlined
 
 
@@ -156,26 +150,30 @@ def _pixels(picture: Image.Image, region: Sequence[float]) -> tuple[int, int, in
 class Index:
     """The pictures of a folder as a model encodes them.
 
-    files: below the folder, sorted, as the rows of vectors (n, D), unit vectors. encoded: how many
-    were encoded now.
+    files: below the folder, sorted, as the rows of vectors (n, D), unit vectors. hashes: of their
+    bytes. encoded: how many were encoded now.
     """
 
     folder: Path
     model: Encoder
     files: tuple[str, ...]
+    hashes: tuple[str, ...]
     vectors: np.ndarray
     encoded: int
 
     def find(self, text: str, k: int = 9) -> Found:
         """The k pictures that fit a text best, by cosine; equal ones in the order of names.
 
-        Raises DataError for a model whose vectors of pictures and of texts have other widths.
+        What of the text the model does not read goes to stderr. Raises DataError for a model whose
+        vectors of pictures and of texts have other widths.
         """
+        self.model.say_unread([text])
         scores = self.model.cosines(self.vectors, self.model.encode_texts([text]))[:, 0]
         best = np.argsort(-scores, kind="stable")[:k]
         rank = pd.RangeIndex(1, len(best) + 1, name="rank")
-        table = {"score": scores[best], "picture": [self.files[row] for row in best]}
-        return Found(self.folder, self.model, text, pd.DataFrame(table, index=rank))
+        names = pd.Series([self.files[row] for row in best], rank, dtype=object)  # of any bytes
+        table = pd.DataFrame({"score": scores[best], "picture": names})
+        return Found(self.folder, self.model, text, table, [self.hashes[row] for row in best])
 
 
 def folder(
@@ -194,72 +192,87 @@ def folder(
     files = [p for p in listed(path, "**/*") if p.suffix.lower() in PICTURES and not p.is_dir()]
     if not files:
         raise DataError(f"{path}: no pictures there, nor in its folders ({', '.join(PICTURES)})")
-    states = []  # name, size and time of change
+    states = []  # name, size and times of changes, of content and of anything
     for file in files:
         status = file.stat() if file.exists() else None  # a link may lead nowhere
-        state = (status.st_size, status.st_mtime_ns) if status else (0, 0)
-        states.append((file.relative_to(path).as_posix(), *state))
+        times = (status.st_size, status.st_mtime_ns, status.st_ctime_ns) if status else (0, 0, 0)
+        states.append((file.relative_to(path).as_posix(), *times))
     store = path / f".mmlib-{_hash(model.identity)}.safetensors"  # each model has its own
     if index is not None:
         whose = _hash(f"{path.resolve()} {model.identity}")
         store = Path(index) / f"{path.resolve().name}-{whose}.safetensors"
-    before = _read(store)
-    kept = {state: before[state] for state in states if state in before}
-    new = [state for state in states if state not in kept]
-    left_out: dict[str, str] = {}
+    probes, random = model.probes(), model.unsteady.get("encode_images")
+    before, earlier = ({}, probes) if random else _read(store)
+    rows = {state: before[state] for state in states if state in before}
+    if before and (differ(probes, earlier, SAME) or (rows and _changed(model, path, rows))):
+        mend = "made anew: the model gives other vectors now (other weights, code or preprocessing)"
+        print(f"{store}: {mend}", file=sys.stderr)
+        before, rows = {}, {}
+    vector_of = dict(before.values())
+    new, left_out, encoded = [state for state in states if state not in rows], dict[str, str](), 0
 
-    def read(name: str) -> Image.Image | None:
-        try:
-            return open_small(path / name)
-        except DataError as error:
+    def read(name: str) -> tuple[str, Image.Image | None]:
+        try:  # the hash first: of a file that changes in between the next search sees it
+            digest = file_hash(path / name)
+            return digest, None if digest in vector_of else open_small(path / name)
+        except (DataError, OSError) as error:
             left_out[name] = str(error)
-            return None
+            return "", None
 
     try:
         for block in tqdm(list(batches(new)), desc=path.name, disable=None):
             with ThreadPoolExecutor() as pool:
-                pictures = list(pool.map(read, [name for name, *_ in block]))
-            seen = {s: p for s, p in zip(block, pictures, strict=True) if p is not None}
-            if seen:
-                kept |= zip(seen, model.encode_images(list(seen.values())), strict=True)
+                seen = list(pool.map(read, [name for name, *_ in block]))
+            pictures = [picture for _, picture in seen if picture is not None]
+            digests = [digest for digest, picture in seen if picture is not None]
+            vectors = model.encode_images(pictures) if pictures else np.zeros((0, 0))
+            vector_of |= zip(digests, vectors, strict=True)
+            encoded += len(vectors)
+            for state, (digest, _) in zip(block, seen, strict=True):
+                if digest:
+                    rows[state] = digest, vector_of[digest]
     finally:  # also when interrupted, so that the same call goes on from here
-        if kept.keys() != before.keys():
-            _write(store, kept)
+        if rows and rows.keys() != before.keys() and not model.unsteady.get("encode_images"):
+            _write(store, rows, probes)
     if left_out:
         gone = f"{len(left_out)} of {len(files)} files, such as {next(iter(left_out.values()))}"
-        if not kept:
+        if not rows:
             raise DataError(f"{path}: no picture can be read: {gone}")
         print(f"left out: {gone}", file=sys.stderr)
-    rows = [state for state in states if state in kept]
-    vectors = np.stack([kept[state] for state in rows])
-    names = tuple(name for name, *_ in rows)
-    return Index(path, model, names, vectors, len(new) - len(left_out))
+    present = [state for state in states if state in rows]
+    hashes, vectors = zip(*(rows[state] for state in present), strict=True)
+    names = tuple(name for name, *_ in present)
+    return Index(path, model, names, hashes, np.stack(vectors), encoded)
 
 
 def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def _read(store: Path) -> dict[tuple, np.ndarray]:
-    """The vectors of an index by name, size and time of change; none where it is damaged."""
-    try:
-        with safe_open(store, "np") as file:
-            states = json.loads(file.metadata()["mmlib"])
-            return dict(zip(map(tuple, states), file.get_tensor("vectors"), strict=True))
-    except FileNotFoundError:
-        return {}
-    except Exception:  # whatever a damaged file leads to
-        print(f"{store}: damaged, so the index is made anew", file=sys.stderr)
-        return {}
+def _changed(model: Encoder, folder: Path, rows: Mapping[tuple, tuple[str, np.ndarray]]) -> bool:
+    """Whether some pictures of an index, spread over it, have other vectors now."""
+    some = list(rows)[:: max(1, len(rows) // PROBED)][:PROBED]
+    now = model.encode_images([open_small(folder / name) for name, *_ in some])
+    return differ(now, np.stack([rows[state][1] for state in some]), ROUNDING)
 
 
-def _write(store: Path, kept: dict[tuple, np.ndarray]) -> None:
+def _read(store: Path) -> tuple[dict[tuple, tuple[str, np.ndarray]], np.ndarray]:
+    """Of an index the files' hashes and vectors by their states, and the model's probes.
+
+    Of no files where there is none or, with a line on stderr, it is damaged.
+    """
+    none = {"vectors": np.zeros((0, 0)), "probes": np.zeros((0, 0))}
+    arrays, notes = kept(store) or (none, {"mmlib": "[]"})
+    rows = zip(json.loads(notes["mmlib"]), arrays["vectors"], strict=True)
+    return {tuple(state): (digest, row) for (*state, digest), row in rows}, arrays["probes"]
+
+
+def _write(store: Path, rows: Mapping[tuple, tuple[str, np.ndarray]], probes: np.ndarray) -> None:
     """Write an index whole, or say why not: what was asked for can be answered all the same."""
-    if not kept:
-        return
     try:
-        vectors = np.stack(list(kept.values()))
-        write_tensors(store, {"vectors": vectors}, {"mmlib": json.dumps(list(kept))})
+        arrays = {"vectors": np.stack([vector for _, vector in rows.values()]), "probes": probes}
+        states = json.dumps([(*state, digest) for state, (digest, _) in rows.items()])
+        write_tensors(store, arrays, {"mmlib": states})
     except OSError as error:
         mend = "the index is not kept (--index names another folder)"
         print(f"{store}: {error.strerror or error}, so {mend}", file=sys.stderr)

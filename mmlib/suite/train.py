@@ -9,7 +9,7 @@ import torch
 from mmlib import __version__
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.jobs import Job, Run
-from mmlib.core.paths import data_dir, table_beside
+from mmlib.core.paths import data_dir, table_beside, writable
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.data import flickr8k, registry
 from mmlib.features import sets
@@ -22,6 +22,7 @@ from mmlib.papers.entailment.run import judge, retriever
 from mmlib.papers.entailment.run.jobs import job as job_of
 from mmlib.papers.entailment.run.systems import BUDGETS, DATASETS, systems
 from mmlib.suite import score
+from mmlib.suite.parameters import SEEDS
 
 Kind = Literal["judge", "retriever"]
 SYSTEMS: dict[Kind, str] = {"judge": "Full", "retriever": "ALBEF-like, plain"}  # as on record
@@ -36,8 +37,9 @@ def train(kind: Kind, tier: str, out: Path, seed: int = 0, device: str = "cpu") 
     Raises DataError for data that are not there, for a feature set that does not name the network
     that made it, and for a judge that would read a BERT, which does not fit into the file.
     """
-    if out.is_dir():
-        raise DataError(f"{out}: is a folder; name a file, such as {kind}.safetensors")
+    writable(out)
+    if seed not in SEEDS:
+        raise DataError(f"a seed is a whole number from 0 to {SEEDS.stop - 1}, not {seed}")
     bert = data_dir() / "bert"
     if kind == "judge" and tier == flickr8k.NAME and bert.is_dir():
         problem = "a judge would read this BERT, which does not fit into its file"

@@ -1,5 +1,7 @@
 """A retriever of one's own beside the recorded systems; the page about it is executed."""
 
+import io
+import re
 from functools import cache
 from pathlib import Path
 
@@ -96,6 +98,23 @@ def test_scores_in_another_order_or_all_alike_are_said(beside, scores):
     shuffled = np.random.default_rng(1).permutation(scores)
     for wrong in (shuffled, np.ones_like(scores)):
         assert str(beside(wrong)).startswith("These scores are hardly")
+
+
+@pytest.mark.parametrize(
+    "round_", [lambda s: s.astype("f2"), np.rint, lambda s: s > 1, np.zeros_like]
+)
+def test_equal_scores_are_told_by_the_figures_for_and_against(beside, scores, round_):
+    """Against those of scores that break each tie for the right image, and for all others."""
+    low = np.asarray(round_(scores), float)
+    true = IMAGE_OF == np.arange(IMAGES)[:, None]
+    rows = [beside(low + sign * 1e-9 * true).results.iloc[0] for sign in (-1, 1)]
+    found = beside(low, name="Mine")
+    assert found.results.loc["Mine"].equals(rows[0])
+    favoured = found.results.loc["Mine, equal scores in its favour"]
+    assert favoured.equals(rows[1])
+    assert float(favoured.rsum) > float(rows[0].rsum)
+    assert "Equal scores move figures" in str(found)
+    assert "Equal scores" not in str(beside(scores))
 
 
 def test_a_recorded_system_given_back_differs_by_nothing(beside):
@@ -195,6 +214,38 @@ def test_files_that_hold_no_retriever_are_one_line(
     message = capsys.readouterr().err
     assert message.startswith(f"mmlib compare: {said}")
     assert message.count("\n") == 1
+
+
+def saved(array, save=np.save):
+    """The bytes of a file of np.save or np.savez."""
+    save(file := io.BytesIO(), array)
+    return file.getvalue()
+
+
+ONES = saved(np.ones((4, 9)))
+NOT_NPY = "not a readable .npy array: "
+BYTES = [  # of a file, what is said of it
+    (b"PK\3\4" + bytes(99), f"{NOT_NPY}save the matrix alone with np.save"),
+    (saved(np.ones(9), np.savez), f"{NOT_NPY}save the matrix alone with np.save"),
+    (b"", f"{NOT_NPY}save the matrix alone with np.save"),
+    (ONES[:9], f"{NOT_NPY}EOF: reading array header"),
+    (ONES[:-9], f"{NOT_NPY}mmap length is greater than file size"),
+    (ONES.replace(b"(4, 9)", b"(4, 9)^"), f"{NOT_NPY}Cannot parse header"),
+    (ONES * 2, f"{NOT_NPY}416 bytes after it; save one matrix a file"),
+    (saved(np.array([None] * 9)), f"{NOT_NPY}Array can't be memory-mapped: Python objects"),
+    (saved(np.ones((4, 9), complex)), "holds complex128, no real numbers; save float32"),
+    (saved(np.full((4, 9), "1.0")), "holds <U3, no real numbers; save float32"),
+    (saved(np.ones(3, "f4,f4")), "holds [('f0', '<f4'), ('f1', '<f4')], no real numbers"),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), BYTES)
+def test_a_file_that_holds_no_matrix_of_numbers_is_one_line(tmp_path, content, said):
+    path = tmp_path / "sim.npy"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=re.escape(f"{path}: {said}")) as error:
+        compare.scores_of("03", path, "world", "")
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_the_order_of_photographs_is_written_without_features(tmp_path, monkeypatch, capsys):

@@ -4,6 +4,8 @@ import errno
 import os
 import re
 import shutil
+import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +14,11 @@ import pandas as pd
 import pytest
 import tiny_entailment as tiny
 import torch
+import yaml
 from bs4 import BeautifulSoup
 from PIL import Image
 from safetensors.torch import save_file
-from scripts import run_page
+from scripts import flip_bits, run_page
 from test_backbones import build as hugging_face_model
 
 from mmlib.core import engine
@@ -28,16 +31,17 @@ from mmlib.suite import cli, encoders, score, search, train
 
 FUNCTIONS = """
 import numpy as np
+import torch
 
 
 def encode_images(pictures):
-    open("seen.txt", "a").write(f"{len(pictures)} ")
     return np.stack([np.asarray(p.convert("RGB"), float).mean((0, 1)) + 1 for p in pictures])
 
 
 def encode_texts(texts):
     return np.array([[255.0 * (c in text) + 1 for c in ("red", "green", "blue")] for text in texts])
 """
+TABLES = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
 COLOURS = {"red": (250, 5, 5), "deep/green": (5, 200, 5), "blue": (5, 5, 220), "grey": (90, 90, 90)}
 
 
@@ -51,13 +55,6 @@ def photos(tmp_path, monkeypatch):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (40, 30), colour).save(folder / f"{name}.png")
     return folder
-
-
-def encoded():
-    """How many pictures each call of encode_images had since the last look."""
-    counts = Path("seen.txt").read_text() if Path("seen.txt").exists() else ""
-    Path("seen.txt").unlink(missing_ok=True)
-    return [int(n) for n in counts.split()]
 
 
 def test_ranks_are_those_of_cosines_by_hand(photos):
@@ -76,29 +73,144 @@ def test_ranks_are_those_of_cosines_by_hand(photos):
 
 def test_only_new_and_changed_pictures_are_encoded_again_by_each_model(photos):
     index = search.folder(photos, "colours.py")
-    assert (index.encoded, encoded()) == (4, [4])
+    assert index.encoded == 4
     again = search.folder(photos, "colours.py")
-    assert (again.encoded, encoded()) == (0, [])
+    assert again.encoded == 0
     assert again.files == index.files == ("blue.png", "deep/green.png", "grey.png", "red.png")
     np.testing.assert_array_equal(again.vectors, index.vectors)
     (photos / "grey.png").unlink()
     Image.new("RGB", (40, 30), COLOURS["red"]).save(photos / "blue.png")
     Image.new("RGB", (9, 9), COLOURS["blue"]).save(photos / "new.jpg")
-    os.utime(photos / "red.png", (1, 1))  # of the same size, at another time
+    os.utime(photos / "red.png", (1, 1))  # of the same content, at another time
     changed = search.folder(photos, "colours.py")
-    assert (changed.encoded, encoded()) == (3, [3])
+    assert changed.encoded == 1  # blue.png has the bytes of red.png
     assert changed.files == ("blue.png", "deep/green.png", "new.jpg", "red.png")
     np.testing.assert_array_equal(changed.vectors[0], changed.vectors[3])
     Path("other.py").write_text(FUNCTIONS + "\n# another\n", encoding="utf-8")
-    assert (search.folder(photos, "other.py").encoded, encoded()) == (4, [4])
+    assert search.folder(photos, "other.py").encoded == 4
     kept = search.folder(photos, "colours.py")
-    assert encoded() == []
+    assert kept.encoded == 0
     np.testing.assert_array_equal(kept.vectors, changed.vectors)
     elsewhere = photos.parent / "kept"
-    for count in (4, 0):
-        assert search.folder(photos, "colours.py", elsewhere).encoded == count
+    for count in (3, 0):  # two are the same file
+        assert search.folder(photos, "colours.py", elsewhere).encoded == count + (count > 0)
     assert [p.name.startswith("photos-") for p in elsewhere.iterdir()] == [True]
     assert len(list(photos.glob(".mmlib-*.safetensors"))) == 2
+
+
+def put(path, colour):
+    """A picture whose file has the size and time of the one before, as a picture restored has."""
+    before = path.stat() if path.exists() else None
+    Image.new("RGB", (40, 30), colour).save(path)
+    if before:
+        assert path.stat().st_size == before.st_size
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def swapped(folder):
+    (folder / "a.bmp").rename(folder / "c.bmp")
+    (folder / "b.bmp").rename(folder / "a.bmp")
+    (folder / "c.bmp").rename(folder / "b.bmp")
+
+
+CHANGES = [  # what becomes of a.bmp, how many are encoded then, whether a sheet can show it
+    (lambda folder: put(folder / "a.bmp", "blue"), 1, False),
+    (lambda folder: (folder / "a.bmp").rename(folder / "z.bmp"), 0, False),
+    (lambda folder: (folder / "a.bmp").rename(folder / "deep" / "a.bmp"), 0, False),
+    (lambda folder: (folder / "a.bmp").unlink(), 0, False),
+    (lambda folder: shutil.copy2(folder / "b.bmp", folder / "a.bmp"), 0, False),
+    (lambda folder: (folder / "a.bmp").unlink() or os.mkfifo(folder / "a.bmp"), 0, False),
+    (swapped, 0, False),
+    (lambda folder: os.utime(folder / "a.bmp"), 0, True),
+    (lambda folder: os.mkfifo(folder / "c.bmp"), 0, True),
+]
+
+
+@pytest.mark.parametrize(("change", "encoded", "shown"), CHANGES)
+def test_vectors_are_those_of_the_pictures_as_they_are_now(photos, change, encoded, shown):
+    put(photos / "a.bmp", "red")
+    put(photos / "b.bmp", "lime")
+    found = search.folder(photos, "colours.py").find("red", k=9)
+    change(photos)
+    again, fresh = (search.folder(photos, "colours.py", i) for i in (None, photos.parent / "new"))
+    assert (again.files, again.encoded) == (fresh.files, encoded)
+    np.testing.assert_array_equal(again.vectors, fresh.vectors)
+    with nullcontext() if shown else pytest.raises(DataError, match=r"[ab]\.bmp: "):
+        found.save("sheet.html")
+    assert Path("sheet.html").exists() == shown
+
+
+WEIGHTS = np.random.default_rng(0).normal(size=(3, 8))
+READS_WEIGHTS = f"""{FUNCTIONS}
+from pathlib import Path
+from beside import seen
+
+weights = np.load(Path(__file__).with_name("weights.npy"))
+encode_images = lambda pictures: seen(pictures) @ weights
+colours = encode_texts
+encode_texts = lambda texts: colours(texts) @ weights
+"""
+SEEN = """
+import numpy as np
+
+
+def seen(pictures):
+    return np.stack([np.asarray(p, float)SHOWN for p in pictures]).mean((1, 2))
+"""
+ONE = np.array([1, 1, 1.02])[:, None]
+
+
+@pytest.mark.parametrize(
+    ("before", "weights", "after"),
+    [
+        (".mean((0, 1), keepdims=True)", -WEIGHTS[::-1], ".mean((0, 1), keepdims=True)"),
+        (".mean((0, 1), keepdims=True)", WEIGHTS * ONE, ".mean((0, 1), keepdims=True)"),
+        (".mean((0, 1), keepdims=True)", WEIGHTS[:, :5], ".mean((0, 1), keepdims=True)"),
+        (".mean((0, 1), keepdims=True)", WEIGHTS, ".max((0, 1), keepdims=True)"),
+        (".mean((0, 1), keepdims=True)", WEIGHTS, "[:20].mean((0, 1), keepdims=True) - 9"),
+        ("", -WEIGHTS[::-1], ""),  # which takes pictures of one size alone
+        ("", WEIGHTS[:, :5], ""),
+        ("", WEIGHTS, "** 2"),
+    ],
+)
+def test_an_index_of_other_weights_or_code_is_made_anew(photos, capsys, before, weights, after):
+    Path("model.py").write_text(READS_WEIGHTS, encoding="utf-8")
+    for count, how, values, anew in (
+        (4, before, WEIGHTS, False), (0, before, WEIGHTS, False), (4, after, weights, True)
+    ):  # fmt: skip
+        np.save("weights.npy", values)
+        Path("beside.py").write_text(SEEN.replace("SHOWN", how))
+        index = search.folder(photos, "model.py")
+        assert index.encoded == count
+        said = capsys.readouterr().err
+        assert ("made anew: the model gives other vectors now" in said) == anew
+        fresh = search.folder(photos, "model.py", photos.parent / f"kept {count} {how}")
+        found, wanted = (one.find("a red and blue thing").table for one in (index, fresh))
+        pd.testing.assert_frame_equal(found, wanted)
+    assert search.folder(photos, "model.py").encoded == 0
+
+
+DROPOUT = "torch.nn.functional.dropout(x.repeat(50, 1, 1)).mean(0)"
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"),
+    [
+        ("images", DROPOUT), ("images", "norm(x.float())"), ("images", "x + 99 * torch.rand(3)"),
+        ("texts", "x + 99 * torch.rand(3)"),
+    ],
+)  # fmt: skip
+def test_a_model_that_is_not_deterministic_is_named_and_no_index_kept(photos, capsys, name, layer):
+    function = f"encode_{name}"
+    lines = f"norm, first = torch.nn.BatchNorm1d(3), {function}\nlayer = lambda x: {layer}\n"
+    wrapped = f"{lines}{function} = lambda items: layer(torch.tensor(first(items)))\n"
+    Path("random.py").write_text(FUNCTIONS + wrapped, encoding="utf-8")
+    for count in (4, 4) if name == "images" else (4, 0):
+        index = search.folder(photos, "random.py")
+        assert index.encoded == count
+        assert len(index.find("red").table) == 4
+        said = f"random.py: {function} gives one input other vectors each time"
+        assert capsys.readouterr().err.count(said) == 1
 
 
 @pytest.mark.parametrize(
@@ -115,10 +227,28 @@ def test_a_damaged_index_is_made_anew_and_said(photos, capsys, damage):
     [path] = photos.glob(".mmlib-*")
     damage(path)
     mended = search.folder(photos, "colours.py")
-    assert capsys.readouterr().err == f"{path}: damaged, so the index is made anew\n"
+    said = capsys.readouterr().err
+    assert said.startswith(f"{path}: ")
+    assert said.endswith(" (made anew)\n")
     assert mended.encoded == 4
     np.testing.assert_array_equal(mended.vectors, sound.vectors)
     assert search.folder(photos, "colours.py").encoded == 0
+
+
+def test_no_flipped_bit_of_an_index_gives_other_vectors(photos):
+    sound = search.folder(photos, "colours.py")
+    [path] = photos.glob(".mmlib-*")
+    before, probes = search._read(path)
+    for where in flip_bits(path):
+        vectors, others = search._read(path)
+        assert vectors.keys() in (before.keys(), set()), where
+        if vectors:
+            np.testing.assert_array_equal(others, probes)
+            for state, (digest, vector) in vectors.items():
+                assert digest == before[state][0]
+                np.testing.assert_array_equal(vector, before[state][1])
+    assert search.folder(photos, "colours.py").encoded == 0
+    assert len(sound.files) == 4
 
 
 def test_what_is_no_picture_is_left_out_and_said(photos, capsys):
@@ -158,7 +288,7 @@ def test_an_interrupted_index_goes_on(photos, monkeypatch):
 
     def interrupted(pictures):
         calls.append(len(pictures))
-        if len(calls) == 3:
+        if len(calls) == 7:  # after three probes, one of them again, and two pictures
             raise KeyboardInterrupt
         return np.ones((len(pictures), 3))
 
@@ -245,7 +375,8 @@ def test_the_region_is_the_one_without_which_the_score_falls_most(photos):
     picture.save(photos / "spot.png")
     Path("most.py").write_text(FUNCTIONS.replace("mean((0, 1))", "max((0, 1))"))
     index = search.folder(photos, "most.py")
-    found = search.Found(photos, index.model, "red", only("spot.png"))
+    hashes = [index.hashes[index.files.index("spot.png")]]
+    found = search.Found(photos, index.model, "red", only("spot.png"), hashes)
     assert found.regions == [(0.5, 0.5, 1.0, 1.0)]
 
 
@@ -286,36 +417,7 @@ def test_the_command_says_what_it_did(photos, capsys):
     assert "words that it does not know: opera, please" in capsys.readouterr().err
 
 
-def odd(images, texts):
-    """A Python file with those two functions of a list x."""
-    functions = f"encode_images = lambda x: {images}\nencode_texts = lambda x: {texts}\n"
-    return f"import numpy as np\n{functions}"
-
-
-THREE = "np.ones((len(x), 3))"
-ERRORS = [  # words, files that are written before, what is said
-    (["photos", "red", "--out", "sheet.pdf"], {}, "a contact sheet is a file whose name ends in"),
-    (["photos", "red", "--out", "photos/sheet.png"], {}, "lies in the folder that is searched"),
-    (["photos", " "], {}, "there is no text to search for"),
-    (["none", "red"], {}, "none: no such folder"),
-    (["empty", "red"], {"empty/a.txt": "a text"}, "empty: no pictures there"),
-    (["empty", "red"], {"empty/a.jpg": "a text"}, "can be read: 1 of 1 files, such as empty/a"),
-    (["photos", "red", "--model", "none"], {}, "none: no such model (there are: small"),
-    (["photos", "red", "--model", "photos/red.png"], {}, "no model that score.keep has written"),
-    (["photos", "red", "--model", "photos"], {}, "photos: no folder with config.json"),
-    (["photos", "red", "--model", "clip"], {"clip/tokenizer.json": "{"}, "tokenizer cannot be"),
-    (["photos", "red", "--model", "clip"], {"clip/tokenizer.json": None}, "clip: has no tokeniz"),
-    (["photos", "red", "--device", "moon"], {}, "no device 'moon'"),
-    (["photos", "red", "--model", "odd.py"], {"odd.py": odd(THREE, "np.ones((len(x), 4))")},
-     "odd.py: pictures get 3 numbers and texts 4"),
-    (["photos", "red", "--model", "odd.py"], {"odd.py": odd("np.ones(len(x))", THREE)},
-     "odd.py: encode_images gave (4,) for 4 items"),
-    (["photos", "red", "--model", "odd.py"], {"odd.py": odd(f"{THREE} * np.nan", THREE)},
-     "odd.py: encode_images gives no numbers"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("words", "files", "message"), ERRORS)
+@pytest.mark.parametrize(("words", "files", "message"), TABLES["search"])
 def test_what_cannot_be_done_is_one_line(photos, capsys, words, files, message):
     if "clip" in words:
         tiny_clip(Path("clip"))
@@ -327,6 +429,78 @@ def test_what_cannot_be_done_is_one_line(photos, capsys, words, files, message):
     assert cli.main(["search", *words, *model]) == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
     assert sorted(Path().rglob("*.*g")) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [("mine.py", *case) for case in TABLES["code"]]
+    + [("helper.py", *case) for case in TABLES["code"][:8:2]],
+)
+def test_an_error_of_a_users_code_is_one_line_with_its_place(photos, capsys, name, line, message):
+    Path("helper.py").write_text("colour = 1\n")
+    Path(name).write_text(f"{FUNCTIONS}{line}\n", encoding="utf-8")
+    Path("model.py").write_text("from helper import *\n")
+    model = "mine.py" if name == "mine.py" else "model.py"
+    assert cli.main(["search", "photos", "red", "--model", model]) == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert f"{name if ', line' in message else model}{message}" in last
+
+
+@pytest.mark.parametrize("expression", TABLES["vectors"])
+def test_vectors_may_be_arrays_tensors_or_lists_of_any_kind(photos, capsys, expression):
+    wanted = search.folder(photos, "colours.py").find("red")
+    more = "print('loaded')\n"
+    for name in encoders.FUNCTIONS:
+        more += f"def {name}(items, first={name}):\n    import helper  # late\n"
+        more += "    return helper.given(first(items))\n"
+    libraries = "import pandas as pd, torch\nfrom scipy.sparse import csr_matrix\n"
+    Path("helper.py").write_text(f"{libraries}def given(x):\n    return {expression}\n")
+    Path("mine.py").write_text(f"{FUNCTIONS}{more}", encoding="utf-8")
+    found = search.folder(photos, "mine.py").find("red")
+    assert found.table.picture.tolist() == wanted.table.picture.tolist()
+    np.testing.assert_allclose(found.table.score, wanted.table.score, atol=5e-3)
+    assert capsys.readouterr().out == ""  # which has results alone
+    assert "helper" not in sys.modules
+
+
+def test_names_of_any_bytes_lose_no_result(photos, capsys):
+    folder = os.fsdecode(b"caf\xe9")
+    shutil.copytree(photos, folder)
+    (Path(folder) / "red.png").rename(Path(folder) / os.fsdecode(b"r\xff.png"))
+    for out in ("sheet.png", "sheet.html"):
+        words = ["search", folder, "red", "--model", "colours.py", "-k", "2", "--out", out]
+        assert cli.main(words) == 0
+        assert "r\\udcff.png" in capsys.readouterr().out.splitlines()[0]
+    assert "1. 1.00 r\\udcff.png" in Path(out).read_text(encoding="utf-8")
+    pairs = Path(folder) / "pairs.csv"
+    pairs.write_text("image,caption\nblue.png,red\nblue.png,blue\n")
+    assert cli.main(["score", "colours.py", str(pairs), "--out", f"{folder}/out.csv"]) == 0
+    assert pd.read_csv(f"{folder}/out.csv").image[0] == "caf\\udce9/blue.png"
+
+
+LONG = " ".join(f"dog {n}" for n in range(60))  # of 120 words and numbers
+
+
+def test_ends_of_texts_that_are_not_read_are_told(photos, capsys):
+    tiny_clip(Path("clip"))
+    Path("pairs.csv").write_text(
+        "image,caption,caption\nphotos/red.png,A dog.,A cat.\n"
+        f"photos/red.png,{LONG},{LONG} {LONG} {LONG}\nphotos/red.png,{LONG},A cat.\n"
+    )
+    ends = re.compile(r"(.+) not read to the end: (.+); the first is cut at its word (\d+), '(.+)'")
+    for model, query, captions in (
+        ("small", [("texts", "1 of 1", "41", "dog")],
+         [("texts", "2 of 4", "41", "dog"), ("captions", "2 of 3", "26", "12"),
+          ("other captions together", "1 of 3", "91", "dog")]),
+        ("clip", [("texts", "1 of 1", "78", "38")], [("captions", "2 of 3", "78", "38")]),
+        ("colours.py", [], []),
+    ):  # fmt: skip
+        assert cli.main(["search", "photos", LONG, "--model", model]) == 0
+        assert ends.findall(capsys.readouterr().err) == query
+        assert cli.main(["search", "photos", "A dog.", "--model", model]) == 0
+        assert ends.findall(capsys.readouterr().err) == []
+        assert cli.main(["score", model, "pairs.csv"]) == 0
+        assert ends.findall(capsys.readouterr().err) == captions
 
 
 # --- Training ----------------------------------------------------------------------------------
