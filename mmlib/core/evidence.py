@@ -8,7 +8,7 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -26,7 +26,7 @@ from mmlib.core.paths import PACKAGE
 OTHER_FEATURES = "trained on other features than recorded"
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 Key = tuple[str, str, str, str]  # data set, split, system, metric
-Change = tuple[str, Callable[[np.ndarray], Any]]
+Change = tuple[Hashable, Callable[[np.ndarray], Any]]  # what it is kept by, the function
 
 
 def in_order(series: pd.DataFrame) -> pd.DataFrame:
@@ -46,7 +46,7 @@ class Evidence:
     series: pd.DataFrame
     header: Mapping[str, Any]
     recordings: Sequence[Mapping[str, Any]] = ()
-    _changed: dict[tuple[str, Key], dict[int, Any]] = field(
+    _changed: dict[tuple[Hashable, Key], dict[int, Any]] = field(
         default_factory=dict, init=False, repr=False
     )
 

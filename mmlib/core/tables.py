@@ -88,6 +88,7 @@ def mean_and_deviation(values: pd.Series | np.ndarray, digits: int = 1) -> str:
 
 
 Term = tuple[str, str]  # a system and a metric
+ROUNDING = 1e-6  # of a percentage
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Cells:
 
     def values(self, terms: Mapping[Term, float]) -> np.ndarray:
         """The sum of the values of terms times their weights, (seeds, items), paired by both."""
-        change = (self.figure.__name__, self.figure) if self.figure else None
+        change = (self.figure, self.figure) if self.figure else None
         read = partial(self.evidence.values, split=self.split, change=change)
         weighed = [
             weight * read(self.dataset, *term)[:, self.items] for term, weight in terms.items()
@@ -143,6 +144,17 @@ class Cells:
         """The mean of `values`, with its interval over seeds and clusters of items."""
         values, clusters = self.values(terms), self.evidence.clusters(self.dataset, self.split)
         return crossed_known(values, clusters[self.items])
+
+    def percentage(self, system: str, metric: str) -> str:
+        """A mean percentage with its 95 % interval, such as "62 [55, 69]".
+
+        Where that leaves 0 to 100, no symmetric interval can be true: instead, the range of seeds,
+        such as "63 (46 to 80)".
+        """
+        effect, of_seeds = self.effect({(system, metric): 1}), self.of_seeds(system, metric)
+        if -ROUNDING <= effect.low and effect.high <= 100 + ROUNDING:
+            return interval(effect)
+        return f"{effect.effect:.0f} ({of_seeds.min():.0f} to {of_seeds.max():.0f})"
 
 
 def interval(effect: Effect, digits: int = 0) -> str:

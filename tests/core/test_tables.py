@@ -100,6 +100,15 @@ def test_cells_say_means_spreads_and_paired_effects(evidence):
     logs = Cells(evidence, "d", figure=np.log2, items=np.array([0, 3]))
     assert logs.values({("A", "hit"): -1}).tolist() == [[0, -2], [-np.log2(3), -3]]
     assert logs.effect({("A", "hit"): -1}) == crossed(-np.log2([[1, 4], [3, 8]]), [0, 1])
+    percent = Cells(evidence, "d", figure=lambda values: 10 * values)
+    assert percent.percentage("B", "hit") == "15 (10 to 20)"  # of two seeds, from -55 to 85
+    assert percent.percentage("floor", "hit") == "2 (2 to 2)"
+    high = Cells(evidence, "d", figure=lambda values: 100 - values)
+    assert high.percentage("B", "hit") == "98 (98 to 99)"
+    middle = Cells(evidence, "d", figure=lambda values: 50 + values)
+    inside = middle.effect({("B", "hit"): 1})
+    assert 0 < inside.low < 51.5 < inside.high < 100
+    assert middle.percentage("B", "hit") == interval(inside)
     assert interval(wanted, 1) == f"2.2 [{wanted.low:.1f}, {wanted.high:.1f}]"
 
 

@@ -18,7 +18,7 @@ from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.paths import table_beside
 from mmlib.core.ranking import KS
 from mmlib.core.records import CaptionedImages
-from mmlib.core.tables import Cells, beside, interval, mean_and_deviation, paper_tables, table
+from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_tables, table
 from mmlib.papers.cora.claims import captions_and_images, second_half
 from mmlib.papers.cora.data.controlled import CAPTIONS, RECORDED, ControlledImages, Dials
 from mmlib.papers.cora.data.texts import Captions
@@ -47,8 +47,8 @@ CLEAR = Dials(families=1000)  # whose regions get noisier and more mixed
 def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
     """All tables that need nothing but evidence, by name; those of a collection end with its."""
     if evidence.header["tier"] == systems.CONTROLLED_TIER:
-        rows = _with_unseen(evidence.datasets)
-        levels = table(rows, ORDER, lambda r, s: interval(_in_families(evidence, s, *r)), None)
+        cells = {row: _cells(evidence, *of) for row, of in _with_unseen(evidence.datasets).items()}
+        levels = table(cells, ORDER, lambda of, s: of.percentage(s, "in family"), None)
         return {"binding": levels}
     frames: dict[str, pd.DataFrame] = {}
     for name in evidence.datasets:
@@ -200,9 +200,12 @@ def _families(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 
 def _in_families(evidence: Evidence, system: str, dataset: str, unseen: bool = False) -> Effect:
+    return _cells(evidence, dataset, unseen).effect({(system, "in family"): 1})
+
+
+def _cells(evidence: Evidence, dataset: str, unseen: bool = False) -> Cells:
     """How often captions find their picture; unseen: of the second half alone."""
-    cells = Cells(evidence, dataset, figure=second_half if unseen else None)
-    return cells.effect({(system, "in family"): 1})
+    return Cells(evidence, dataset, figure=second_half if unseen else None)
 
 
 def _with_unseen(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
