@@ -88,7 +88,6 @@ def mean_and_deviation(values: pd.Series | np.ndarray, digits: int = 1) -> str:
 
 
 Term = tuple[str, str]  # a system and a metric
-ROUNDING = 1e-6  # of a percentage
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ class Cells:
         such as "63 (46 to 80)".
         """
         effect, of_seeds = self.effect({(system, metric): 1}), self.of_seeds(system, metric)
-        if -ROUNDING <= effect.low and effect.high <= 100 + ROUNDING:
+        if round(effect.low) >= 0 and round(effect.high) <= 100:
             return interval(effect)
         return f"{effect.effect:.0f} ({of_seeds.min():.0f} to {of_seeds.max():.0f})"
 

@@ -199,10 +199,6 @@ def _families(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
-def _in_families(evidence: Evidence, system: str, dataset: str, unseen: bool = False) -> Effect:
-    return _cells(evidence, dataset, unseen).effect({(system, "in family"): 1})
-
-
 def _cells(evidence: Evidence, dataset: str, unseen: bool = False) -> Cells:
     """How often captions find their picture; unseen: of the second half alone."""
     return Cells(evidence, dataset, figure=second_half if unseen else None)
@@ -439,7 +435,7 @@ def binding_by_regions(evidence: Evidence) -> Figure:
     names = (CORA, SEQUENCE, BAG)
     figure, axes = plt.subplots(1, len(names), figsize=(3.3 * len(names), 3.2))
     for axis, name in zip(axes, names, strict=True):
-        shares = {at: _in_families(evidence, name, of).effect for at, of in cells.items()}
+        shares = {at: _cells(evidence, of).mean(name, "in family") for at, of in cells.items()}
         grid = pd.DataFrame(
             [[shares.get((n, m), np.nan) for m in mixings] for n in noises], noises, mixings
         )
@@ -472,7 +468,7 @@ def binding_map(evidence: Evidence) -> Figure:
     )  # fmt: skip
     labels = {f"{name}; {_trainings(evidence, row[0])}": row for name, row in rows.items()}
     columns = {SHORT.get(name, name): name for name in BOUND}
-    grid = table(labels, columns, lambda r, s: _in_families(evidence, s, *r).effect, None)
+    grid = table(labels, columns, lambda r, s: _cells(evidence, *r).mean(s, "in family"), None)
     figure, axis = plt.subplots(figsize=(7.5, 0.33 * len(grid) + 1))
     plots.heat_map(axis, grid, CHANCE, 100)
     axis.set_title(f"Who has what, right in family in %; chance is {CHANCE:.0f}")
