@@ -101,8 +101,8 @@ def kept(path: Path) -> tuple[Arrays, dict[str, str]] | None:
     """
     try:
         arrays, notes = read_tensors(path, "made anew")
-        if notes["file"] != printable(path.name):
-            raise DataError(Problem(path, None, f"is another file, {notes['file']}", "made anew"))
+        if (name := notes.get("file")) != printable(path.name):
+            raise DataError(Problem(path, None, f"is another file, {name}", "made anew"))
         return arrays, notes
     except FileNotFoundError:
         return None
