@@ -126,7 +126,7 @@ LESSON = {  # answer and check of each exercise
     3: (
         "def twice(x):\n    return 2 * x",
         "def plain(f):\n    return lambda x: f(x)\n\n\n"
-        "# The truth.\ncases = [(1,), (7,)]\n"
+        "# The truth.\ncases = [(1,), (torch.ones(2),)]\n"
         "course.function(3, plain(twice), lambda x: 2 * x, cases, wrong={'a square': square})",
     ),
 }
@@ -135,7 +135,7 @@ LESSON = {  # answer and check of each exercise
 def lesson(path: Path) -> Path:
     """Write a notebook of those three exercises."""
     nb = committed_notebook(
-        ("from mmlib.suite import course", [], []),
+        ("import torch\nfrom mmlib.suite import course", [], []),
         (PARAMETERS, ["parameters"], []),
         ("facts = {'links': 5 if tier == 'world' else 0}\nprint('before')", [], stdout("before\n")),
         ("def square(x):\n    return x * x", [], []),

@@ -265,7 +265,7 @@ def test_course_grades_and_says_what_stays(lessons, tmp_path, capsys):
     assert course(lessons, "grade", out.parent, "--out", marks) == 0
     said = capsys.readouterr()
     assert said.out == f"{marks}: 2 right, 0 wrong, 8 blank, 0 error\n"
-    assert "ann: 2 files of 01_one, all counted: ann/01_one.ipynb, ann/b.ipynb\n" in said.err
+    assert "ann: 2 files of 01_one, all counted: ann/01_one.ipynb, ann/b.ipynb." in said.err
 
 
 # --- Records --------------------------------------------------------------------------------------

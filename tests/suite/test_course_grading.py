@@ -82,7 +82,7 @@ HAND_INS = {
                      2: "%config InlineBackend.figure_format = 'svg'\nanswer_2 = 'AP'",
                      3: "%%timeit -n1 -r1\n" + RIGHT[3]},
                     R, R, "error: NameError: name 'twice' is not defined; what runs in timeit"),
-    "imports": ({1: "import pandas as pd\nanswer_1 = pd.Series([5]).iloc[0]",
+    "types": ({1: "answer_1 = torch.tensor([5.0], requires_grad=True)[0]",
                  2: "import numpy as np\nanswer_2 = np.array('AP')",
                  3: "def twice(x):\n    return np.longdouble(2 * x)"}, R, R, R),
     "loops": ({2: "while True:\n    pass\nanswer_2 = 'AP'"}, R, OVER, R),
@@ -239,7 +239,7 @@ def test_totals_count_results_and_name_what_is_there_twice(graded):
     folder, marks, totals, rows = graded
     assert set(totals.student) == set(rows) == {*HAND_INS, *FILES, "two"}
     assert totals.set_index("student").note.loc["two"] == (
-        "2 files of 01_tiny, all counted: two/a.ipynb, two/b.ipynb"
+        "2 files of 01_tiny, all counted: two/a.ipynb, two/b.ipynb. "
     )
     assert (totals.note != "").sum() == 1
     counts = totals.set_index("student")[grading.RESULTS]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mmlib.core.paths import notebooks_dir
 from mmlib.suite.course.checks import CourseError
 
 FORM = ("exercise (markdown)", "blank (code)", "check (code)")
@@ -110,7 +111,10 @@ def read_teacher(path: Path) -> Teacher:
         raise CourseError(f"{path} is not a valid notebook: {fault}") from error
     if faults := form_faults(notebook.cells):
         raise CourseError(f"{path.name}: {faults[0]}")
-    found, beside = exercises(notebook.cells), path.parent / "answers" / f"{path.stem[:2]}.py"
+    found, folder = exercises(notebook.cells), path.parent
+    if not (folder / "answers").is_dir() and (notebooks_dir() / path.name).is_file():
+        folder = notebooks_dir()  # a copy of a notebook alone
+    beside = folder / "answers" / f"{path.stem[:2]}.py"
     answers = _answers(beside) if found else {}
     if unchecked := [exercise.number for exercise in found if not exercise.expression]:
         raise CourseError(

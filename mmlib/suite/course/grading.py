@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import os
+import pickle
 import signal
 import socket
 import stat
@@ -141,9 +142,8 @@ def grade(
 
     result: right, wrong, blank or error; the reason says why. A file that cannot be graded is a
     row, too. Rows of an earlier call are kept where hand-in, notebooks, limits and grader are the
-    same. Beside `out`, `…_totals.csv` has a row a student. notebooks: with their answers beside.
-    jobs: hand-ins that run at a time. seconds, memory: of an answer, and bytes beyond the
-    notebook's own.
+    same. Beside `out`, `…_totals.csv` has a row a student. jobs: hand-ins that run at a time.
+    seconds, memory: of an answer, and bytes beyond the notebook's own.
     Returns the totals. Raises CourseError where there is nothing to grade, a limit allows nothing,
     a notebook fails, or `out` is another file.
     """
@@ -256,16 +256,13 @@ def _text(value: Any) -> str:
 
 def _totals(marks: pd.DataFrame) -> pd.DataFrame:
     """A row a student: how many exercises have each result, and what to look at by hand."""
-    rows = []
-    for student, of_student in marks.groupby("student", sort=False):
-        counts = of_student.result.value_counts()
-        row = {"student": student} | {name: int(counts.get(name, 0)) for name in RESULTS}
-        notes = []
-        for notebook, of_notebook in of_student[of_student.notebook != ""].groupby("notebook"):
-            if len(paths := list(dict.fromkeys(of_notebook.file))) > 1:
-                notes.append(f"{len(paths)} files of {notebook}, all counted: {', '.join(paths)}")
-        rows.append(row | {"note": "; ".join(notes)})
-    return pd.DataFrame(rows, columns=["student", *RESULTS, "note"])
+    counts = pd.crosstab(marks.student, marks.result)
+    counts = counts.reindex(index=marks.student.unique(), columns=RESULTS, fill_value=0)
+    notes = dict.fromkeys(counts.index, "")
+    for (student, notebook), rows in marks[marks.notebook != ""].groupby(["student", "notebook"]):
+        if len(paths := list(dict.fromkeys(rows.file))) > 1:
+            notes[student] += f"{len(paths)} files of {notebook}, all counted: {', '.join(paths)}. "
+    return counts.assign(note=notes.values()).rename_axis(columns=None).reset_index()
 
 
 Answer = tuple[list[str], int]  # the cells of an answer, and how often its question is there
@@ -329,7 +326,8 @@ def _results(
         key = kernel.keys[task.number]
         try:
             running = running or kernel.fork()
-            running[0].send((cells, again, task.prelude, task.expression, key.cases, seconds))
+            request = cells, again, task.prelude, task.expression, key.cases, seconds
+            running[0].send_bytes(pickle.dumps(request))  # `send` would share tensors
             if not running[0].poll((len(again) + 2) * seconds + GRACE):
                 raise TimeoutError
             result, reason = _judged(running[0].recv_bytes(LARGEST), key)

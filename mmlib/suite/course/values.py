@@ -23,12 +23,12 @@ def plain(value: Any) -> Any:
 
     A table or matrix of one column or one row is a list.
     """
-    if hasattr(value, "detach"):  # a tensor, perhaps with a gradient, on a GPU, sparse, of bfloat16
+    if hasattr(type(value), "detach"):  # a tensor, perhaps with a gradient, sparse, of bfloat16
         value = value.detach().cpu().to_dense()
         value = (value.double() if value.is_floating_point() else value).numpy()
-    table = isinstance(value, np.matrix) or hasattr(value, "iloc") or hasattr(value, "toarray")
-    if hasattr(value, "toarray"):  # a sparse matrix of SciPy
-        value = value.toarray()
+    table = isinstance(value, np.matrix) or hasattr(type(value), "iloc")
+    if hasattr(type(value), "toarray"):  # of SciPy
+        value, table = value.toarray(), True
     if hasattr(type(value), "__array__") or isinstance(value, memoryview):
         missing = isinstance(value, np.ma.MaskedArray) and value.dtype.kind in "iuf"
         value = value.astype(float).filled(np.nan) if missing else np.asarray(value)

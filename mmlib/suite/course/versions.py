@@ -23,8 +23,7 @@ PACKED = ("mmlib", "evidence", "pyproject.toml", "requirements.txt", "LICENSE", 
 README = b"""\
 # A course in image-text models
 
-`make lab` installs what is needed into `.venv` (once, about 5 GB), and opens the first notebook of
-`notebooks/` in JupyterLab. Put your answers in the place of `...`, and run the check below each.
+`make lab` installs what is needed (once, about 5 GB) and opens the first notebook in JupyterLab.
 """
 
 
