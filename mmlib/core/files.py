@@ -144,12 +144,17 @@ def file_fingerprint(array: np.memmap, rows: int = 64) -> str:
 
 
 def read_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """`array[rows]` in memory, float32.
+    """`array[rows]` in memory, float32; DataError for what is then not finite.
 
     A memory-mapped file forgets at once what was read: its pages would count as memory of this
     process, in the end as much as the file is large.
     """
-    values = np.asarray(array[rows], dtype=np.float32)
+    with np.errstate(over="ignore"):
+        values = np.asarray(array[rows], dtype=np.float32)
+    if not (finite := np.isfinite(values)).all():
+        row = rows[finite.reshape(len(values), -1).all(axis=1).argmin()]
+        name = getattr(array, "filename", None) or "features"
+        raise DataError(f"{name}, row {row}: not finite, or too large for float32; extract it anew")
     if isinstance(array, np.memmap) and array.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
         array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
     return values

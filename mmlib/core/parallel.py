@@ -1,5 +1,6 @@
 """Work done ahead in a thread, spread over processes of this machine, or over a Dask cluster."""
 
+import logging
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Item = TypeVar("Item")
+PATIENCE = 10.0  # seconds that a Dask scheduler may take to answer
 GROWTH = 2e9  # bytes that a worker may grow by before joblib replaces it and PyTorch starts anew
 # It warns of that in a thread of its own, but a training that needs much memory is no fault.
 warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
@@ -61,10 +63,16 @@ def connect(address: str) -> "Client":
     """A client of the Dask scheduler at "tcp://host:8786" or "tls://…". Raises DataError."""
     from distributed import Client
 
+    class Caller(Client):
+        def start(self, **how: Any) -> None:  # else a server that says nothing is waited for
+            super().start(**how, callback_timeout=2 * PATIENCE)
+
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # it is raised here
     try:
-        return Client(address, timeout=10)
-    except (OSError, TimeoutError, ValueError, TypeError) as error:  # TypeError: no certificate
-        raise DataError(f"no Dask scheduler answers at {address} ({error})") from None
+        return Caller(address, timeout=PATIENCE)
+    except Exception as error:  # many kinds: no host, port or certificate, another kind of server
+        reason = f"{error}".strip().partition("\n")[0] or type(error).__name__
+        raise DataError(f"no Dask scheduler answers at {address} ({reason})") from None
 
 
 def on_cluster(
@@ -73,25 +81,36 @@ def on_cluster(
     """As `in_processes`, unordered, on the workers of the Dask scheduler at an address.
 
     Workers may come later. A worker that dies gives its calls to the others. side_by_side: else
-    one call after another. Raises DataError as `connect`, and for a worker of several threads.
+    one call after another. Raises DataError as `connect`, for a scheduler that is lost, for a call
+    that ends every worker that takes it, and for a worker of several threads.
     """
-    from distributed import as_completed, get_worker
+    from distributed import KilledWorker, as_completed, get_worker
 
     def alone(*call: Any) -> Any:
         if (threads := get_worker().state.nthreads) > 1:  # which would share random numbers
             raise DataError(f"a Dask worker has {threads} threads: start workers with --nthreads 1")
         return function(*call)
 
+    mend = "what was finished is kept, and the same command goes on"
     with connect(address) as client:
         left, running = iter(calls), as_completed()
         while True:
-            # Two calls a worker are sent at a time: calls carry their data, which may be large.
-            room = 2 * max(len(client.nthreads()), 1) if side_by_side else 1
-            for call in islice(left, max(room - running.count(), 0)):
-                running.add(client.submit(alone, *call, pure=False))
-            if running.is_empty():
-                return
-            yield next(running).result()
+            try:
+                # Two calls a worker are sent at a time: they carry their data, which may be large.
+                room = 2 * max(len(client.nthreads()), 1) if side_by_side else 1
+                for call in islice(left, max(room - running.count(), 0)):
+                    running.add(client.submit(alone, *call, pure=False))
+                if running.is_empty():
+                    return
+                done = next(running)
+                lost = done.cancelled()
+            except Exception:  # of the connection: a call's own error comes with its result
+                lost = True
+            if lost:
+                raise DataError(f"the Dask scheduler at {address} was lost: {mend}") from None
+            if isinstance(done.exception(), KilledWorker):
+                raise DataError(f"a call ended all workers that took it (memory?): {mend}")
+            yield done.result()
 
 
 def _call(function: Callable[..., Any], call: tuple, parent: int) -> Any:

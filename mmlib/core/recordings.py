@@ -37,12 +37,6 @@ COLUMNS = pa.schema([
 ])  # fmt: skip
 BY_DATASET = ("settings", "data", "inapplicable", "systems")
 MEND = "get it again, or move it away and record anew"
-NAMES, VALUES = ["system", "split", "metric"], "value.list.element"
-ENCODINGS: tuple[dict[str, Any], ...] = (  # the smallest is taken: ranks repeat, margins do not
-    {},
-    {"use_dictionary": NAMES, "use_byte_stream_split": [VALUES]},
-    {"use_dictionary": NAMES, "column_encoding": {VALUES: "PLAIN"}},
-)
 
 
 class Damage(ValueError):
@@ -148,11 +142,8 @@ def write(
         table = table.replace_schema_metadata({"mmlib": text})
         # One page a column: what repeats from series to series is then written once.
         options = {"compression": "zstd", "compression_level": 19, "data_page_size": 1 << 26}
-        for encoding in ENCODINGS:
-            buffer = pa.BufferOutputStream()
-            pq.write_table(table, buffer, **options, **encoding)
-            content = buffer.getvalue().to_pybytes()
-            contents[dataset] = min(contents.get(dataset, content), content, key=len)
+        pq.write_table(table, buffer := pa.BufferOutputStream(), **options)
+        contents[dataset] = buffer.getvalue().to_pybytes()
     paths = []
     for dataset, content in contents.items():
         target = dataset_folder(folder, dataset)

@@ -34,7 +34,7 @@ from mmlib.core.records import CaptionedImages
 from mmlib.data import karpathy
 from mmlib.data.tables import check_choice, error_at, text_lines
 from mmlib.features import extraction, sets
-from mmlib.features.store import ids_file, open_array, open_features, open_rgb, read_object
+from mmlib.features.store import fault, ids_file, open_array, open_features, open_rgb, read_object
 
 FILE_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test", "testall": "testall"}
 CAPTIONS_EACH = 5
@@ -119,13 +119,12 @@ def inspect(folder: Path, split: str) -> str:
     for start in tqdm(starts, desc=f"{folder.name} {split}", disable=None):
         block = data.rows[start : start + BLOCK]
         first = np.repeat(block[:: data.step], data.step, axis=0)[: len(block)]
-        for right, fault in (
-            (np.isfinite(block), "is not finite"),
-            (block == first, "differs from the first row of its image"),
-        ):
-            if not right.all():
-                row = start + int(np.argmin(right.reshape(len(block), -1).all(axis=1)))
-                raise error_at(data.source, None, f"row {row} {fault}", AGAIN)
+        if unusable := fault(block):
+            problem = f"row {start + unusable[0]} is {unusable[1]}"
+            raise error_at(data.source, None, problem, AGAIN)
+        if not (same := (block == first).reshape(len(block), -1).all(axis=1)).all():
+            problem = f"row {start + same.argmin()} differs from the first row of its image"
+            raise error_at(data.source, None, problem, AGAIN)
     from mmlib.scenegraph.graph import from_authors
 
     for number, graph in (data.graphs or {}).items():
@@ -280,14 +279,15 @@ def _parts(folder: Path, captions: int) -> np.ndarray:
         if not file.is_file():
             again = f"unpack {file.parent.name} again"
             raise error_at(file, None, f"is missing, row {name} of {count}", again)
-        values = np.array(open_array(file), dtype=np.float32)
+        with np.errstate(over="ignore"):
+            values = np.array(open_array(file), dtype=np.float32)
         if values.ndim != 2:
             raise error_at(file, None, f"holds {values.shape}, not (regions, width)", AGAIN)
         if values.shape != shape:
             problem = f"holds {values.shape}, but the first file {shape}"
             raise error_at(file, None, problem, AGAIN)
-        if not np.isfinite(values).all():
-            raise error_at(file, None, "is not finite", AGAIN)
+        if unusable := fault(values[None]):
+            raise error_at(file, None, f"is {unusable[1]}", AGAIN)
         return values
 
     images = [(str(row), path(row)) for row in range(count)]

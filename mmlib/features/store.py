@@ -9,6 +9,7 @@ file: only one on record is read with it.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from mmlib.core.errors import DataError, Problem
+from mmlib.core.files import regular_file
 from mmlib.core.paths import write_atomic
 
 # Feature files whose ids may lie under a name that does not tell whose they are.
@@ -31,12 +33,13 @@ UNREADABLE = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)
 def open_rgb(path: Path) -> Image.Image:
     """Decode one picture completely, as `rgb` does; raises DataError that names the file."""
     try:
-        with Image.open(path) as picture:
+        with Image.open(regular_file(path)) as picture:
             return rgb(picture)
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such image (get the data set again)") from error
     except UNREADABLE as error:
-        raise DataError(f"{path}: cannot be decoded: {error} (get this image again)") from error
+        reason = str(error).removeprefix(f"{path}: ")
+        raise DataError(f"{path}: cannot be decoded: {reason} (get this image again)") from error
 
 
 def rgb(picture: Image.Image) -> Image.Image:
@@ -82,7 +85,7 @@ class FeatureStore:
     def rows(self, ids: Sequence[str]) -> np.ndarray:
         """Features of these images, (len(ids), regions, width) float32; one region if global.
 
-        Raises DataError for an image without a row, and for values that are not finite.
+        Raises DataError for an image without a row, and for a row that is of no use (`fault`).
         """
         missing = [name for name in ids if name not in self.row_of]
         if missing:
@@ -92,15 +95,33 @@ class FeatureStore:
                 "(extract them with `mmlib data features`)"
             )
         rows = np.fromiter((self.row_of[name] for name in ids), dtype=np.int64, count=len(ids))
-        values = np.asarray(self.array[rows], dtype=np.float32)
+        with np.errstate(over="ignore"):
+            values = np.asarray(self.array[rows], dtype=np.float32)
         values = values[:, None, :] if values.ndim == 2 else values
-        broken = np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))
-        if broken.size:
+        if unusable := fault(values):
+            row, problem = unusable
             raise DataError(
-                f"{self.path}, row {rows[broken[0]]}: features of image {ids[broken[0]]!r} are "
-                "not finite (extract them again)"
+                f"{self.path}, row {rows[row]}: features of image {ids[row]!r} are {problem} "
+                "(extract them again)"
             )
         return values
+
+
+def fault(values: np.ndarray) -> tuple[int, str] | None:
+    """The first row of features (rows, ...) that is of no use, and why; None for none.
+
+    Numbers are looked at as float32, as which they are used: 1e39 is infinite and 1e-50 is 0.
+    """
+    with np.errstate(over="ignore"):
+        rows = np.asarray(values, dtype=np.float32)
+    rows = rows.reshape(len(rows), math.prod(rows.shape[1:]))
+    for wrong, problem in (
+        (~np.isfinite(rows).all(axis=1), "not finite, or too large for float32"),
+        (~rows.any(axis=1), "all 0"),
+    ):
+        if wrong.any():
+            return int(wrong.argmax()), problem
+    return None
 
 
 def open_features(path: Path) -> FeatureStore:
@@ -123,7 +144,7 @@ def open_features(path: Path) -> FeatureStore:
                 raise DataError(Problem(listing, None, problem, "get both again"))
     else:
         try:
-            text = listing.read_text(encoding="utf-8-sig")
+            text = regular_file(listing).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise DataError(Problem(listing, None, f"not UTF-8: {error}", AGAIN)) from error
         ids = text.removesuffix("\n").split("\n") if text else []
@@ -140,9 +161,11 @@ def open_features(path: Path) -> FeatureStore:
 def read_object(path: Path, mend: str = AGAIN) -> dict[str, Any]:
     """A JSON file that holds one object; raises DataError for none or another one."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(regular_file(path).read_bytes())
     except FileNotFoundError:
         raise DataError(Problem(path, None, "is missing", mend)) from None
+    except DataError:
+        raise
     except (ValueError, RecursionError) as error:
         raise DataError(Problem(path, None, f"not JSON: {error}", mend)) from error
     if not isinstance(content, dict):

@@ -14,7 +14,6 @@ from tiny_jobs import DATA, Numbers, jobs
 
 from mmlib.core import engine
 from mmlib.core.engine import SECONDS, Resources, job_key, read_answer, run_jobs, tidy
-from mmlib.core.errors import DataError
 from mmlib.core.jobs import Answer, Stage, as_bytes
 
 
@@ -134,14 +133,6 @@ def test_a_worker_killed_in_the_middle_loses_nothing(tmp_path, cluster):
     assert not killed.exists()
     assert len(set(before.values()) - set(after.values())) == 1
     pd.testing.assert_frame_equal(found, here)
-
-
-def test_an_unreachable_scheduler_is_one_clear_error(tmp_path, monkeypatch):
-    right = distributed.Client
-    monkeypatch.setattr(distributed, "Client", lambda address, timeout: right(address, timeout=0.3))
-    for address in ("tcp://127.0.0.1:1", "nonsense://x"):
-        with pytest.raises(DataError, match=f"no Dask scheduler answers at {address}"):
-            run(tmp_path, cluster=address)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

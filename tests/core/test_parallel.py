@@ -1,5 +1,7 @@
 """Work ahead, over processes, on a cluster: order, errors, and no word about replaced workers."""
 
+import gc
+import socket
 import subprocess
 import sys
 import threading
@@ -8,8 +10,9 @@ import time
 import pytest
 from tiny_jobs import in_threads
 
+from mmlib.core import parallel
 from mmlib.core.errors import DataError
-from mmlib.core.parallel import ahead, in_processes, on_cluster
+from mmlib.core.parallel import ahead, connect, in_processes, on_cluster
 
 GROWING = """
 import os, sys, time
@@ -103,6 +106,27 @@ def test_calls_on_a_cluster_run_side_by_side_or_one_after_another(tmp_path):
         assert list(on_cluster(take, calls, address, side_by_side=False)) == [0, 1, 2, 3]
         with pytest.raises(FileExistsError):
             list(on_cluster(take, calls, address))
+
+
+def test_a_scheduler_that_is_lost_or_never_answers_is_one_line(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(parallel, "PATIENCE", 1.0)
+    told = "^the Dask scheduler at inproc.* was lost: what .* kept, and the same command goes on$"
+    with in_threads(1) as cluster:
+        calls = [(tmp_path, number) for number in range(9)]
+        results = on_cluster(take, calls, cluster.scheduler_address)
+        assert next(results) == 0
+        cluster.sync(cluster.scheduler.close)
+        with pytest.raises(DataError, match=told):
+            list(results)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        for wrong in ("tcp://a:b", "nonsense://x", "tcp://127.0.0.1:1", address):
+            gc.collect()  # a client that is freed while another one starts would wait for it
+            with pytest.raises(DataError, match=f"^no Dask scheduler answers at {wrong} .*$"):
+                connect(wrong)
+    assert "distributed.client" not in {record.name for record in caplog.records}
 
 
 def test_threads_of_one_worker_are_refused(tmp_path):

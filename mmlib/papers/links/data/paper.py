@@ -18,6 +18,7 @@ import numpy as np
 from mmlib.core.errors import DataError
 from mmlib.core.files import listed
 from mmlib.core.paths import data_dir
+from mmlib.features.store import fault
 from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Document
 
 # The names of the authors' data sets here; other folders keep theirs.
@@ -137,17 +138,16 @@ def _read_json(path: Path) -> Any:
 
 def _read_features(path: Path) -> np.ndarray:
     try:
-        features = np.load(path, allow_pickle=False)
+        features = np.lib.format.open_memmap(path, mode="r")
     except Exception:  # the header is text that numpy reads as Python: any may come
-        features = None
-    if not isinstance(features, np.ndarray):  # np.load opens a zip file, too
-        raise ValueError("not a plain .npy array; save it again with numpy.save")
+        raise ValueError("not a plain .npy array; save it again with numpy.save") from None
     floats = features.ndim == 2 and np.issubdtype(features.dtype, np.floating)
-    layout = f"shape {features.shape}, {features.dtype}"
-    _need(floats, f"{layout}; needs 2-D floats (images, width)")
-    for row in np.flatnonzero(~np.isfinite(features).all(axis=1)):
-        raise ValueError(f"row {row} holds NaN or infinity; extract that image again")
-    return features.astype(np.float32, copy=False)
+    _need(floats, f"shape {features.shape}, {features.dtype}; needs 2-D floats (images, width)")
+    row, problem = fault(features) or (-1, "")
+    finite = np.isfinite(features[row : row + 1]).all()
+    problem = f"is {problem}" if finite else "holds NaN or infinity"
+    _need(row < 0, f"row {row} {problem}; extract that image again")
+    return np.array(features, np.float32)
 
 
 def _read_document(item: list, row_of: Mapping) -> Document:
