@@ -4,6 +4,8 @@
 again where the files are.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from sklearn.model_selection import GroupKFold
 
 from mmlib.core.records import RelatedPairs
 from mmlib.data import cite, clue
-from mmlib.features.text import Vocabulary, tokenize
+from mmlib.data.pairs import image_names
+from mmlib.features.text import Vocabulary, spaced_tokens, tokenize
 from mmlib.papers.coherence import baselines, method
 from mmlib.papers.coherence.data import flickr8k
 from mmlib.papers.coherence.data.pairs import Arrays, Split
@@ -26,10 +29,10 @@ WORDS = 200  # of a text are read; none has more
 def count(clue_folder: Path, cite_folder: Path) -> dict[str, pd.DataFrame]:
     """Every recorded table, anew from the files. Raises DataError for missing or damaged ones."""
     train, test = clue.load("train", clue_folder), clue.load("test", clue_folder)
-    report = clue.report(clue_folder)
-    rates = pd.DataFrame(report["rates"])
+    of_clue = report(clue_folder)
+    rates = pd.DataFrame(of_clue["rates"])
     rates.loc["train, people's captions"] = 100 * train.labels[train.human].mean(axis=0)
-    counts = pd.concat([report["leaks"], report["words"]]).astype(float)
+    counts = pd.concat([of_clue["leaks"], of_clue["words"]]).astype(float)
     tests = {"all rows": test, "clean rows": test.take(clue.clean_rows(test, train)[0])}
     pipeline, columns = flickr8k.fit_pipeline(train), ["AP", "low", "high", "chance"]
     clue_text = [average_precisions(pipeline, pairs)[columns].add_suffix(f", {name}")
@@ -50,9 +53,87 @@ def count(clue_folder: Path, cite_folder: Path) -> dict[str, pd.DataFrame]:
         "recorded_clue_leaks": counts.to_frame("count").round(2),
         "recorded_clue_text": pd.concat(clue_text, axis=1).round(3),
         "recorded_cite": pd.DataFrame(cite_table, list(pairs.relations)),
-        "recorded_cite_repeats": cite.repeats(cite_folder).astype(float).to_frame("count"),
+        "recorded_cite_repeats": repeats(cite_folder).astype(float).to_frame("count"),
         "recorded_words": pd.Series(words).round(3).to_frame("AUC"),
     }
+
+
+def report(folder: Path) -> dict[str, pd.DataFrame | pd.Series]:
+    """Statistics of Clue that need none of its images.
+
+    rates: percent positive in train, test and all; words: vocabulary and lengths of the training
+    captions in the authors' tokenisation, and the test's unknown tokens; leaks: images and captions
+    that train and test share, in rows of test.
+    """
+    train, test = (clue.load(split, folder) for split in ("train", "test"))
+    pieces = {"train": train.labels, "test": test.labels}
+    pieces["all"] = np.concatenate(list(pieces.values()))
+    rates = [100 * labels.mean(axis=0) for labels in pieces.values()]
+    urls, train_urls = image_names(test), image_names(train)
+    image, caption = np.isin(urls, train_urls), np.isin(test.texts, train.texts)
+    train_pairs = set(zip(train_urls, train.texts, strict=True))
+    repeated = [pair in train_pairs for pair in zip(urls, test.texts, strict=True)]
+    clean, strict = clue.clean_rows(test, train)
+    leaks = {
+        "images": len({*urls, *train_urls}),
+        "test rows": len(test),
+        "image in train": image.sum(),
+        "human rows": test.human.sum(),
+        "human rows, image in train": (image & test.human).sum(),
+        "machine rows": (~test.human).sum(),
+        "machine rows, image in train": (image & ~test.human).sum(),
+        "caption in train": caption.sum(),
+        "image and caption in train": sum(repeated),
+        "image or caption in train": (image | caption).sum(),
+        "clean rows": len(clean),
+        "clean rows, caption not in train": len(strict),
+    }
+    words = word_figures(train.texts, test.texts)
+    return {
+        "rates": pd.DataFrame(rates, list(pieces), list(train.relations)),
+        "words": pd.Series(words, dtype=object),
+        "leaks": pd.Series(leaks, dtype=object),
+    }
+
+
+def word_figures(train: Sequence[str], test: Sequence[str]) -> dict[str, float]:
+    """Vocabulary and lengths of training texts, and the tokens of test texts that none of them has.
+
+    Tokens are the authors' (`features.text.spaced_tokens`). "types" counts the empty token,
+    "vocabulary" adds the entry for unknown words.
+    """
+    counts = Counter(token for text in train for token in spaced_tokens(text))
+    lengths = np.array([len(spaced_tokens(text)) for text in train])
+    seen_in_train = [[token in counts for token in spaced_tokens(text)] for text in test]
+    return {
+        "types": len(counts),
+        "types without the empty token": len(counts) - ("" in counts),
+        "types lower-cased": len({word.lower() for word in counts}),
+        "vocabulary": len(counts) + 1,
+        "tokens": int(lengths.sum()),
+        "empty tokens": counts[""],
+        "types that occur once": sum(count == 1 for count in counts.values()),
+        "mean length": float(lengths.mean()),
+        "deviation of lengths": float(lengths.std()),
+        "longest": int(lengths.max()),
+        "texts over 20 tokens": int((lengths > 20).sum()),
+        "texts over 40 tokens": int((lengths > 40).sum()),
+        "test tokens": sum(map(len, seen_in_train)),
+        "unknown test tokens": sum(text.count(False) for text in seen_in_train),
+        "test texts with unknown tokens": sum(not all(text) for text in seen_in_train),
+    }
+
+
+def repeats(folder: Path) -> pd.Series:
+    """How many pairs of CITE differ, how many rows are of pairs that repeat, and its recipes."""
+    pairs = cite.load(folder, duplicates=True)
+    counts = cite.keys_of(pairs).value_counts()
+    figures = {
+        "distinct pairs": len(counts),
+        "rows of pairs that repeat": int(counts[counts > 1].sum()),
+        "recipes": len({cite.recipe_of(image) for image in pairs.image_ids}),
+    }
+    return pd.Series(figures, dtype=object)
 
 
 def words_tell(train: RelatedPairs, test: RelatedPairs) -> float:

@@ -9,6 +9,7 @@ hold is checked when they are written and whenever they are read.
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 from mmlib.core.engine import SECONDS
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import EPOCHS, Evidence, grouped, in_order
+from mmlib.core.files import regular_file
 from mmlib.core.jobs import JOB, NO_SEED, SERIES
 from mmlib.core.paths import write_atomic
 
@@ -139,7 +141,8 @@ def write(
         rows = rows.assign(cluster=rows["cluster"].where(~rows.duplicated("split"), None))
         table = pa.Table.from_pandas(rows[COLUMNS.names], COLUMNS, preserve_index=False)
         text = json.dumps({**header, **of_dataset}, ensure_ascii=False)
-        table = table.replace_schema_metadata({"mmlib": text})
+        # A name of a file that is no UTF-8 has half characters: as "\\udcff" they are read back.
+        table = table.replace_schema_metadata({"mmlib": text.encode(errors="backslashreplace")})
         # One page a column: what repeats from series to series is then written once.
         options = {"compression": "zstd", "compression_level": 19, "data_page_size": 1 << 26}
         pq.write_table(table, buffer := pa.BufferOutputStream(), **options)
@@ -151,7 +154,11 @@ def write(
             aside = folder / ASIDE / f"{datetime.now():%Y-%m-%dT%H%M%S}" / target.name
             aside.parent.mkdir(parents=True, exist_ok=True)
             target.rename(aside)
-        numbers = [int(old.name.split("-")[0]) for old in target.glob("[!.]*.parquet")]
+        numbers = [
+            int(name[1])
+            for name in map(NAME.fullmatch, os.listdir(target) if target.is_dir() else ())
+            if name
+        ]
         path = target / f"{max(numbers, default=0) + 1:03d}-{_hash(content)}.parquet"
         write_atomic(path, partial(Path.write_bytes, data=content))
         paths.append(path)
@@ -197,7 +204,7 @@ def read(folder: Path) -> Evidence:
 
 def _read(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The series of a file and its header, with its file, jobs and CPU seconds."""
-    name, content = NAME.fullmatch(path.name), path.read_bytes()
+    name, content = NAME.fullmatch(path.name), regular_file(path, MEND).read_bytes()
     if not name or name[2] != (actual := _hash(content)):
         problem = "its name has not its hash" if not name else f"its content has the hash {actual}"
         raise DataError(f"{path}: damaged or renamed, {problem}; {MEND}")

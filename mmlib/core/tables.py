@@ -63,7 +63,7 @@ def write_json(path: Path, value: object) -> None:
     text = json.dumps(
         value, indent=1, ensure_ascii=False, default=lambda x: x.item(), allow_nan=False
     )
-    write_atomic(path, lambda p: p.write_text(text + "\n", encoding="utf-8"))
+    write_atomic(path, lambda p: p.write_text(text + "\n", "utf-8", "backslashreplace"))
 
 
 @cache

@@ -47,7 +47,7 @@ def load(folder: Path | None = None, duplicates: bool = False) -> RelatedPairs:
     """
     path = dataset_folder(NAME, folder) / "data.csv"
     pairs = _pairs(sound(rows(path), Problem(path, None, "has no rows", GET)), "all")
-    return pairs if duplicates else pairs.take(np.flatnonzero(~_keys(pairs).duplicated()))
+    return pairs if duplicates else pairs.take(np.flatnonzero(~keys_of(pairs).duplicated()))
 
 
 def load_plus(split: str, folder: Path | None = None) -> RelatedPairs:
@@ -85,7 +85,8 @@ def _pairs(records: list[dict[str, str]], split: str) -> RelatedPairs:
     return RelatedPairs(NAME, split, texts, labels, RELATIONS, image_of, tuple(images))
 
 
-def _keys(pairs: RelatedPairs) -> pd.Series:
+def keys_of(pairs: RelatedPairs) -> pd.Series:
+    """Image and text of each pair, by which pairs repeat; spaces around a text do not count."""
     texts = (text.strip() for text in pairs.texts)
     return pd.Series(list(zip(image_names(pairs), texts, strict=True)), dtype=object)
 
@@ -94,15 +95,3 @@ def recipe_of(image: str) -> str:
     """The recipe in the name of an image; "" for the five that are only numbered."""
     match = re.fullmatch(r"(.+)_\d+_\d+\.\w+", image)
     return match[1] if match else ""
-
-
-def repeats(folder: Path | None = None) -> pd.Series:
-    """How many pairs of CITE differ, how many rows are of pairs that repeat, and its recipes."""
-    pairs = load(folder, duplicates=True)
-    counts = _keys(pairs).value_counts()
-    figures = {
-        "distinct pairs": len(counts),
-        "rows of pairs that repeat": int(counts[counts > 1].sum()),
-        "recipes": len({recipe_of(image) for image in pairs.image_ids}),
-    }
-    return pd.Series(figures, dtype=object)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from mmlib.core.errors import Problem
 from mmlib.core.records import RelatedPairs
-from mmlib.data.pairs import image_names, picture_files, with_pictures, word_figures
+from mmlib.data.pairs import image_names, picture_files, with_pictures
 from mmlib.data.tables import SOMETHING, check_choice, dataset_folder, error_at, sound, table_rows
 from mmlib.features.store import read_object
 
@@ -111,41 +111,3 @@ def clean_rows(test: CluePairs, train: CluePairs) -> tuple[np.ndarray, np.ndarra
     """
     clean = test.human & ~np.isin(image_names(test), image_names(train))
     return np.flatnonzero(clean), np.flatnonzero(clean & ~np.isin(test.texts, train.texts))
-
-
-def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
-    """Statistics of Clue that need none of its images.
-
-    rates: percent positive in train, test and all; words: vocabulary and lengths of the training
-    captions in the authors' tokenisation, and the test's unknown tokens; leaks: images and captions
-    that train and test share, in rows of test.
-    """
-    train, test = load("train", folder), load("test", folder)
-    pieces = {"train": train.labels, "test": test.labels}
-    pieces["all"] = np.concatenate(list(pieces.values()))
-    rates = [100 * labels.mean(axis=0) for labels in pieces.values()]
-    urls, train_urls = image_names(test), image_names(train)
-    image, caption = np.isin(urls, train_urls), np.isin(test.texts, train.texts)
-    train_pairs = set(zip(train_urls, train.texts, strict=True))
-    repeated = [pair in train_pairs for pair in zip(urls, test.texts, strict=True)]
-    clean, strict = clean_rows(test, train)
-    leaks = {
-        "images": len({*urls, *train_urls}),
-        "test rows": len(test),
-        "image in train": image.sum(),
-        "human rows": test.human.sum(),
-        "human rows, image in train": (image & test.human).sum(),
-        "machine rows": (~test.human).sum(),
-        "machine rows, image in train": (image & ~test.human).sum(),
-        "caption in train": caption.sum(),
-        "image and caption in train": sum(repeated),
-        "image or caption in train": (image | caption).sum(),
-        "clean rows": len(clean),
-        "clean rows, caption not in train": len(strict),
-    }
-    words = word_figures(train.texts, test.texts)
-    return {
-        "rates": pd.DataFrame(rates, list(pieces), list(RELATIONS)),
-        "words": pd.Series(words, dtype=object),
-        "leaks": pd.Series(leaks, dtype=object),
-    }

@@ -1,7 +1,6 @@
 """What Clue and CITE share: pairs as a record, figures of their texts, pictures of users."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -23,36 +22,6 @@ Pairs = TypeVar("Pairs", bound=RelatedPairs)
 def image_names(pairs: RelatedPairs) -> list[str]:
     """The name of each pair's image."""
     return [pairs.image_ids[row] for row in pairs.image_of]
-
-
-def word_figures(train: Sequence[str], test: Sequence[str]) -> dict[str, float]:
-    """Vocabulary and lengths of training texts, and the tokens of test texts that none of them has.
-
-    Tokens are the authors' (`features.text.spaced_tokens`). "types" counts the empty token,
-    "vocabulary" adds the entry for unknown words.
-    """
-    from mmlib.features.text import spaced_tokens  # imported late: it needs torch
-
-    counts = Counter(token for text in train for token in spaced_tokens(text))
-    lengths = np.array([len(spaced_tokens(text)) for text in train])
-    seen_in_train = [[token in counts for token in spaced_tokens(text)] for text in test]
-    return {
-        "types": len(counts),
-        "types without the empty token": len(counts) - ("" in counts),
-        "types lower-cased": len({word.lower() for word in counts}),
-        "vocabulary": len(counts) + 1,
-        "tokens": int(lengths.sum()),
-        "empty tokens": counts[""],
-        "types that occur once": sum(count == 1 for count in counts.values()),
-        "mean length": float(lengths.mean()),
-        "deviation of lengths": float(lengths.std()),
-        "longest": int(lengths.max()),
-        "texts over 20 tokens": int((lengths > 20).sum()),
-        "texts over 40 tokens": int((lengths > 40).sum()),
-        "test tokens": sum(map(len, seen_in_train)),
-        "unknown test tokens": sum(text.count(False) for text in seen_in_train),
-        "test texts with unknown tokens": sum(not all(text) for text in seen_in_train),
-    }
 
 
 def picture_files(folders: Iterable[Path]) -> dict[str, Path]:

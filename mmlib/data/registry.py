@@ -4,9 +4,11 @@ Downloads are pooch's, which here resume and try mirrors; what is unpacked stays
 """
 
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import formatdate, parsedate_to_datetime
 from functools import partial
@@ -141,8 +143,9 @@ def _resume(url: str, output: str, _: object, *, partial_file: Path) -> None:
     if size and dated:
         headers |= {"Range": f"bytes={size}-", "If-Range": formatdate(dated, usegmt=True)}
     with requests.get(url, headers=headers, timeout=TIMEOUT, stream=True) as answer:
-        modified = answer.headers.get("Last-Modified")
-        date = parsedate_to_datetime(modified).timestamp() if modified else 0.0
+        date = 0.0  # of no known version, so that a broken download begins anew
+        with suppress(ValueError, TypeError, OverflowError):  # servers write anything
+            date = max(parsedate_to_datetime(answer.headers["Last-Modified"]).timestamp(), 0.0)
         continues = answer.headers.get("Content-Range", "").startswith(f"bytes {size}-")
         fits = answer.status_code != 206 or (continues and date == dated)
         if answer.status_code == 416 or not fits:
@@ -150,8 +153,8 @@ def _resume(url: str, output: str, _: object, *, partial_file: Path) -> None:
             raise requests.ConnectionError("the partial file did not fit; starting again")
         answer.raise_for_status()
         size = size if answer.status_code == 206 else 0
-        length = answer.headers.get("Content-Length")
-        total = size + int(length) if length else None
+        length = answer.headers.get("Content-Length", "")
+        total = size + int(length) if re.fullmatch("[0-9]+", length) else None
         bar = tqdm(total=total, initial=size, unit="B", unit_scale=True, desc=url, disable=None)
         try:
             with bar, partial_file.open("ab" if size else "wb") as file:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from PIL import Image
 from safetensors import SafetensorError
@@ -256,7 +257,9 @@ def _hugging_face(name: str, weights: str | Path | None) -> Vision:
         return maps, vector, network(pixel_values=images).logits if classifies else None
 
     def preprocess(picture: Image.Image) -> Tensor:
-        return processor(images=picture, return_tensors="pt")["pixel_values"][0]
+        # As an array: of a picture of 1 or 3 pixels a side the channels would be guessed wrongly.
+        how: Any = {"return_tensors": "pt", "input_data_format": "channels_last"}
+        return processor(images=np.asarray(picture), **how)["pixel_values"][0]
 
     names = tuple(config.id2label[i] for i in range(config.num_labels)) if classifies else ()
     return Vision(name, network, preprocess, look, names)

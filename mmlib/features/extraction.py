@@ -24,6 +24,7 @@ from mmlib.core.jobs import as_bytes
 from mmlib.core.paths import write_atomic
 from mmlib.features.store import FeatureStore, open_features, open_rgb, read_object, write_notes
 
+LONGEST = 100  # times the shorter side; of longer strips resizing leaves nothing, or too much
 Images = Sequence[tuple[str, Path]]  # (id, file)
 Identity = Callable[[Path], str]  # of a file, another one for other content
 
@@ -101,7 +102,10 @@ def extract(
 
     def read(_: str, path: Path) -> Any:
         try:
-            return model.preprocess(open_rgb(path))
+            picture = open_rgb(path)
+            if max(picture.size) > LONGEST * min(picture.size):
+                raise DataError(f"{picture.width} x {picture.height} pixels are too thin a strip")
+            return model.preprocess(picture)
         except DataError as error:
             problem = str(error).removeprefix(f"{path}: ")
             raise DataError(f"{path}: {problem}; --skip-bad leaves such images out") from error
@@ -126,6 +130,8 @@ def ids_settings(images: Images) -> dict[str, Any]:
         raise DataError("an image id occurs twice (ids are file names; give one folder)")
     if broken := [name for name in names if "\n" in name or "\r" in name]:
         raise DataError(f"image id {broken[0]!r} has a line break (rename the file)")
+    if broken := [name for name in names if name.encode(errors="ignore").decode() != name]:
+        raise DataError(f"image id {broken[0]!r} is no UTF-8 (rename the file)")
     return {"images": len(names), "ids_sha256": hashlib.sha256(as_bytes(names)).hexdigest()}
 
 

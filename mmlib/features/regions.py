@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from mmlib.core.errors import DataError
 from mmlib.features.backbones import load_state, read_weights
 
 # torchvision is imported where it is used, as in mmlib.features.backbones.
@@ -20,7 +19,6 @@ from mmlib.features.backbones import load_state, read_weights
 MODEL = "fasterrcnn_resnet50_fpn"
 COUNT = 36  # regions an image, as in all files of this kind
 KIND = f"the {COUNT} best boxes; fc7 of the box head"
-LONGEST = 100  # times the shorter side; of longer strips torchvision's resizing leaves nothing
 CLASSES = 91  # of MS-COCO, with the background and the numbers that it leaves out
 CLASS_BIAS = "roi_heads.box_predictor.cls_score.bias"
 
@@ -73,12 +71,9 @@ class Detector:
 
     @staticmethod
     def preprocess(picture: Image.Image) -> Tensor:
-        """RGB values (3, h, w), 0 to 1, of a picture; raises DataError for a thin strip."""
+        """RGB values (3, h, w), 0 to 1, of a picture."""
         from torchvision.transforms.functional import to_tensor
 
-        if max(picture.size) > LONGEST * min(picture.size):
-            size = f"{picture.width} x {picture.height} pixels"
-            raise DataError(f"{size} are too thin a strip for the detector")
         return to_tensor(picture)
 
     def _choose(

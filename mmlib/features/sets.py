@@ -2,7 +2,7 @@
 
 A set is the file `features/NAME.npy` with its ids and notes (`mmlib.features.store`). Files
 `labels_*.npy` hold class scores, `*_boxes.npy` and `*_scores.npy` belong to the regions of
-`*_ims.npy`, and `NAME.SPLIT.npy` is packed from NAME: none of them is a set.
+`*_ims.npy` or `*.npy`, and `NAME.SPLIT.npy` is packed from NAME: none of them is a set.
 """
 
 from functools import lru_cache
@@ -22,8 +22,8 @@ MAKE = "`mmlib data features` makes one"
 def names(folder: Path) -> list[str]:
     """The names of the sets in a folder `features`, sorted."""
     stems = [path.stem for path in listed(folder, "*.npy")]
-    regions = {stem.removesuffix("_ims") for stem in stems if stem.endswith("_ims")}
-    pieces = {f"{name}_{piece}" for name in regions for piece in ("boxes", "scores")}
+    names = {stem.removesuffix("_ims") for stem in stems}
+    pieces = {f"{name}_{piece}" for name in names for piece in ("boxes", "scores")}
     packed = {stem for stem in stems if "." in stem and stem.partition(".")[0] in stems}
     return [s for s in stems if not s.startswith(LABELS) and s not in pieces | packed]
 

@@ -4,18 +4,14 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-
-from mmlib.core.errors import DataError, Problem
 
 PADDING, UNKNOWN = 0, 1
 
@@ -102,34 +98,6 @@ def train_word2vec(
         hashfxn=lambda text: zlib.crc32(text.encode()),  # Python's own changes with the process
     )  # fmt: skip
     return {word: model.wv[word].copy() for word in model.wv.index_to_key}
-
-
-def read_word_vectors(path: Path, words: Collection[str]) -> dict[str, np.ndarray]:
-    """Vectors of `words` from a file in word2vec's binary (.bin) or text format, by gensim.
-
-    A text may do without word2vec's header, as GloVe's do. Raises DataError, with the mend, for
-    another or damaged file, one without any of the words, and a vector that is not finite.
-    """
-    from gensim.models import KeyedVectors  # imported late: not needed where there is none
-
-    binary = path.suffix == ".bin"
-    how: dict[str, Any] = {"binary": binary, "encoding": "utf-8" if binary else "utf-8-sig"}
-    try:
-        if not binary:
-            with path.open(encoding="utf-8-sig") as file:
-                how["no_header"] = len(file.readline().split()) > 2
-        table = KeyedVectors.load_word2vec_format(str(path), **how)
-    except Exception as error:  # a damaged header may ask gensim for anything
-        kind = "in word2vec's binary format" if binary else "as text"
-        problem = f"no table of word vectors {kind}: {error or type(error).__name__}"
-        raise DataError(Problem(path, None, problem, "unzip it, or get it again")) from None
-    vectors = {word: table[word].copy() for word in words if word in table}
-    bad = sorted(word for word, vector in vectors.items() if not np.isfinite(vector).all())
-    if bad or (words and not vectors):
-        nothing = f"none of {len(words)} words is among its {len(table)}"
-        problem = f"the vector of {bad[0]!r} is not finite" if bad else nothing
-        raise DataError(Problem(path, None, problem, "get it again"))
-    return vectors
 
 
 def embedding_matrix(

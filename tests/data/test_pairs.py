@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import scripts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -13,6 +14,7 @@ from mmlib.core.errors import DataError
 from mmlib.core.records import RelatedPairs, grouped_rows, hold_out
 from mmlib.data import cite, clue
 
+counting = scripts.load("ci/count_clue_and_cite.py")
 URL = "https://x.org/{}.jpg?a=1,2"
 NO = ["False"] * 7
 
@@ -115,7 +117,7 @@ def test_cite_is_read_in_file_order_without_duplicates(tmp_path, monkeypatch):
     once = cite.load()
     assert (len(once), once.texts[:2]) == (7, ("Heat the oven.", "Eat."))
     assert once.labels[0, 0]  # the first annotation stays
-    assert cite.repeats().to_dict() == {
+    assert counting.repeats(tmp_path / "cite").to_dict() == {
         "distinct pairs": 7, "rows of pairs that repeat": 2, "recipes": 5,
     }  # fmt: skip
 
@@ -305,7 +307,7 @@ def test_clean_rows_and_leaks(tmp_path):
     clean, strict = clue.clean_rows(test, train)
     assert clean.tolist() == [0, 1]  # 2 is a machine's caption, 3 shows a training image
     assert strict.tolist() == [1]  # "a cat ." is a training caption
-    result = clue.report(tmp_path)
+    result = counting.report(tmp_path)
     assert result["rates"]["Visible"].tolist() == [50, 50, 50]
     assert list(result["leaks"]) == [6, 4, 1, 3, 1, 1, 0, 1, 0, 2, 2, 1]
     assert result["words"]["longest"] == 6  # a " dog " , running

@@ -24,7 +24,15 @@ def write(folder, name, shape=(3, 4, 2), notes=None, ids="ids"):
 
 
 def test_what_belongs_to_a_set_is_no_set(tmp_path):
-    for name in ("clip", "own_ims", "own_boxes", "own_scores", "labels_clip", "clip.mine_test"):
+    for name in (
+        "clip",
+        "own_ims",
+        "own_boxes",
+        "own_scores",
+        "clip_boxes",
+        "labels_clip",
+        "clip.mine_test",
+    ):
         write(tmp_path, name)
     write(tmp_path, "my_scores")  # of no regions
     assert sets.names(tmp_path) == ["clip", "my_scores", "own_ims"]

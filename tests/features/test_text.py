@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmlib.core.errors import DataError
+from mmlib.data.word_vectors import read_word_vectors
 from mmlib.features.text import (
     Vocabulary,
     embedding_matrix,
     mean_word_vectors,
-    read_word_vectors,
     spaced_tokens,
     tokenize,
     train_word2vec,
@@ -155,7 +155,8 @@ def test_word_vectors_are_read_with_and_without_a_header_and_a_mark(tmp_path, st
     if start == "binary":
         path.write_bytes(binary_vectors(words=("dog", "Été")))
     else:
-        path.write_text(f"{start}dog 1 2 3\nÉté 4 5 6\n", encoding="utf-8")
+        spaced = ". . . 7 8 9\nat name@domain.com 7 8 9\n" * (not start.endswith("3\n"))
+        path.write_text(f"{start}dog 1 2 3\nÉté 4 5 6\n{spaced}", encoding="utf-8")
     result = read_word_vectors(path, {"dog", "Été", "cow"})
     assert {word: v.tolist() for word, v in result.items()} == {"dog": [1, 2, 3], "Été": [4, 5, 6]}
 
@@ -179,7 +180,30 @@ NO_TEXT, NO_BINARY = "no table of word vectors as text", "no table of word vecto
         ("v.txt", b"dog 1 nan 3\n", "the vector of 'dog' is not finite"),
         ("v.bin", SOUND[:-7], NO_BINARY),
         ("v.bin", gzip.compress(SOUND, mtime=0), NO_BINARY),
-        ("v.bin", binary_vectors(header=b"0 3\n"), "none of 1 words is among its 0"),
+        ("v.txt", b"2 2\ndog 1 2\n", f"{NO_TEXT}: its header counts 2 words, but there are 1"),
+        (
+            "v.txt",
+            b"1 2\ndog 1 2\ncow 3 4\n",
+            f"{NO_TEXT}: its header counts 1 words, but there are 2",
+        ),
+        ("v.txt", b"2 4\ndog 1 2 3\ncow 1 2 3\n", f"{NO_TEXT}: row 1 has not a word and 4 numbers"),
+        ("v.txt", b"2 2\ndog 1 2 3\ncow 1 2 3\n", "none of 1 words is among its 2"),
+        (
+            "v.bin",
+            binary_vectors(header=b"0 3\n"),
+            f"{NO_BINARY}.* counts 0 words, but there are 2",
+        ),
+        (
+            "v.bin",
+            binary_vectors(header=b"1 3\n"),
+            f"{NO_BINARY}.* counts 1 words, but there are 2",
+        ),
+        (
+            "v.bin",
+            binary_vectors(header=b"3 3\n"),
+            f"{NO_BINARY}.* counts 3 words, but there are 2",
+        ),
+        ("v.bin", binary_vectors(header=b"2 4\n"), NO_BINARY),
         ("v.bin", binary_vectors(header=b"99999999999999 300\n"), NO_BINARY),
         ("v.bin", binary_vectors([[1, np.inf, 2]] * 2), "the vector of 'dog' is not finite"),
     ],

@@ -122,7 +122,7 @@ def test_features(small):
         np.save(features / f"{name}.npy", rows)
         (features / f"{name}.ids.txt").write_text("\n".join(ids))
     for kind in ("ims", "boxes", "scores"):  # as mmlib.features.regions writes them: all is well
-        np.save(features / f"regions_{kind}.npy", np.zeros_like(array))
+        np.save(features / f"regions_{kind}.npy", np.ones_like(array))
     (features / "regions_ids.txt").write_text("\n".join(NAMES))
     np.save(features / "regions_ims.test.npy", np.zeros_like(array[:1]))  # as packed of it
     says(

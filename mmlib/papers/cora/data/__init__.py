@@ -14,11 +14,11 @@ from mmlib.core.errors import DataError
 from mmlib.core.files import file_hash
 from mmlib.core.paths import data_dir, own_dataset
 from mmlib.data import flickr8k, precomputed
+from mmlib.data.word_vectors import read_word_vectors
 from mmlib.features.bert import BertEncoder
 from mmlib.features.text import (
     Vocabulary,
     embedding_matrix,
-    read_word_vectors,
     tokenize,
     train_word2vec,
 )

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from mmlib.core.paths import data_dir
+from mmlib.data.word_vectors import read_word_vectors
 from mmlib.features.text import (
     Vocabulary,
     embedding_matrix,
     mean_word_vectors,
-    read_word_vectors,
     tokenize,
     train_word2vec,
 )
