@@ -1,7 +1,6 @@
 """Files of users: folders, caches, locks, and arrays larger than memory."""
 
 import hashlib
-import math
 import mmap
 import os
 import stat
@@ -144,34 +143,17 @@ def file_fingerprint(array: np.memmap, rows: int = 64) -> str:
     return digest.hexdigest()
 
 
-def fault(values: np.ndarray) -> tuple[int, str] | None:
-    """The first row of features (rows, ...) that is of no use, and why; None for none.
-
-    Numbers are looked at as float32, as which they are used: 1e39 is infinite and 1e-50 is 0.
-    """
-    with np.errstate(over="ignore"):
-        rows = np.asarray(values, dtype=np.float32)
-    rows = rows.reshape(len(rows), math.prod(rows.shape[1:]))
-    for wrong, problem in (
-        (~np.isfinite(rows).all(axis=1), "not finite, or too large for float32"),
-        (~rows.any(axis=1), "all 0"),
-    ):
-        if wrong.any():
-            return int(wrong.argmax()), problem
-    return None
-
-
 def read_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """`array[rows]` in memory, float32; DataError for a row that is of no use (`fault`).
+    """`array[rows]` in memory, float32; DataError for what is not finite then.
 
     A memory-mapped file forgets at once what was read: its pages would count as memory of this
     process, in the end as much as the file is large.
     """
     with np.errstate(over="ignore"):
         values = np.asarray(array[rows], dtype=np.float32)
-    if unusable := fault(values):
-        name, row = getattr(array, "filename", None) or "features", rows[unusable[0]]
-        raise DataError(f"{name}: row {row} is {unusable[1]} (extract the features again)")
+    if not np.isfinite(values).all():
+        name = getattr(array, "filename", "features")
+        raise DataError(f"{name}: not finite as float32 (`mmlib data check` names the row)")
     if isinstance(array, np.memmap) and array.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
         array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
     return values

@@ -9,7 +9,6 @@ hold is checked when they are written and whenever they are read.
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -154,11 +153,8 @@ def write(
             aside = folder / ASIDE / f"{datetime.now():%Y-%m-%dT%H%M%S}" / target.name
             aside.parent.mkdir(parents=True, exist_ok=True)
             target.rename(aside)
-        numbers = [
-            int(name[1])
-            for name in map(NAME.fullmatch, os.listdir(target) if target.is_dir() else ())
-            if name
-        ]
+        names = [NAME.fullmatch(old.name) for old in target.glob("*")]
+        numbers = [int(name[1]) for name in names if name]
         path = target / f"{max(numbers, default=0) + 1:03d}-{_hash(content)}.parquet"
         write_atomic(path, partial(Path.write_bytes, data=content))
         paths.append(path)

@@ -28,13 +28,13 @@ from PIL import Image
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError
-from mmlib.core.files import fault, listed
+from mmlib.core.files import listed
 from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.data import karpathy
 from mmlib.data.tables import check_choice, error_at, text_lines
 from mmlib.features import extraction, sets
-from mmlib.features.store import ids_file, open_array, open_features, open_rgb, read_object
+from mmlib.features.store import fault, ids_file, open_array, open_features, open_rgb, read_object
 
 FILE_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test", "testall": "testall"}
 CAPTIONS_EACH = 5

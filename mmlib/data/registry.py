@@ -145,7 +145,8 @@ def _resume(url: str, output: str, _: object, *, partial_file: Path) -> None:
     with requests.get(url, headers=headers, timeout=TIMEOUT, stream=True) as answer:
         date = 0.0  # of no known version, so that a broken download begins anew
         with suppress(ValueError, TypeError, OverflowError):  # servers write anything
-            date = max(parsedate_to_datetime(answer.headers["Last-Modified"]).timestamp(), 0.0)
+            modified = answer.headers.get("Last-Modified", "")
+            date = max(parsedate_to_datetime(modified).timestamp(), 0.0)
         continues = answer.headers.get("Content-Range", "").startswith(f"bytes {size}-")
         fits = answer.status_code != 206 or (continues and date == dated)
         if answer.status_code == 416 or not fits:

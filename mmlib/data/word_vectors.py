@@ -2,10 +2,10 @@
 
 import mmap
 from codecs import BOM_UTF8
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def read_word_vectors(path: Path, words: Collection[str]) -> dict[str, np.ndarra
     return vectors
 
 
-def _text_rows(lines: Iterable[bytes], width: int) -> Iterator[tuple[str, Sequence]]:
+def _text_rows(lines: Iterable[bytes], width: int) -> Iterator[tuple[str, Any]]:
     for row, line in enumerate(lines, start=1):
         word, *numbers = line.decode().rstrip().rsplit(" ", width)
         if len(numbers) < max(width, 1):
@@ -55,7 +55,7 @@ def _text_rows(lines: Iterable[bytes], width: int) -> Iterator[tuple[str, Sequen
         yield word, numbers
 
 
-def _binary_rows(file: BinaryIO, width: int) -> Iterator[tuple[str, Sequence]]:
+def _binary_rows(file: BinaryIO, width: int) -> Iterator[tuple[str, Any]]:
     at = file.tell()
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         while (end := content.find(b" ", at)) >= 0:

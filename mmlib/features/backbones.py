@@ -259,7 +259,7 @@ def _hugging_face(name: str, weights: str | Path | None) -> Vision:
     def preprocess(picture: Image.Image) -> Tensor:
         # As an array: of a picture of 1 or 3 pixels a side the channels would be guessed wrongly.
         how: Any = {"return_tensors": "pt", "input_data_format": "channels_last"}
-        return processor(images=np.asarray(picture), **how)["pixel_values"][0]
+        return processor(images=np.array(picture), **how)["pixel_values"][0]
 
     names = tuple(config.id2label[i] for i in range(config.num_labels)) if classifies else ()
     return Vision(name, network, preprocess, look, names)

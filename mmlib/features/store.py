@@ -9,6 +9,7 @@ file: only one on record is read with it.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from mmlib.core.errors import DataError, Problem
-from mmlib.core.files import fault, regular_file
+from mmlib.core.files import regular_file
 from mmlib.core.paths import write_atomic
 
 # Feature files whose ids may lie under a name that does not tell whose they are.
@@ -104,6 +105,23 @@ class FeatureStore:
                 "(extract them again)"
             )
         return values
+
+
+def fault(values: np.ndarray) -> tuple[int, str] | None:
+    """The first row of features (rows, ...) that is of no use, and why; None for none.
+
+    Numbers are looked at as float32, as which they are used: 1e39 is infinite and 1e-50 is 0.
+    """
+    with np.errstate(over="ignore"):
+        rows = np.asarray(values, dtype=np.float32)
+    rows = rows.reshape(len(rows), math.prod(rows.shape[1:]))
+    for wrong, problem in (
+        (~np.isfinite(rows).all(axis=1), "not finite, or too large for float32"),
+        (~rows.any(axis=1), "all 0"),
+    ):
+        if wrong.any():
+            return int(wrong.argmax()), problem
+    return None
 
 
 def open_features(path: Path) -> FeatureStore:

@@ -50,6 +50,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files, self.cuts, self.ranges, self.date = {"/set.bin": BODY}, 0, True, DATES[0]
+        self.length = "{}"
         self.careless = False  # continues another file than the one that was asked for
         self.asked: list[str | None] = []
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
@@ -80,7 +81,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
         if server.date:
             self.send_header("Last-Modified", server.date)
-        self.send_header("Content-Length", str(len(remainder)))
+        if server.length:
+            self.send_header("Content-Length", server.length.format(len(remainder)))
         self.end_headers()
         if server.cuts:
             server.cuts -= 1
@@ -142,6 +144,18 @@ def test_two_versions_of_a_file_are_never_joined(server, tmp_path, monkeypatch, 
     server.files["/set.bin"] = change.pop("body", BODY)
     vars(server).update(change)
     assert download(server.urls, tmp_path / "set.bin").read_bytes() == server.files["/set.bin"]
+    assert names(tmp_path) == ["set.bin"]
+
+
+@pytest.mark.parametrize("length", ["{}", "", "-5", "-{}", "many", "{}.0"])
+@pytest.mark.parametrize(
+    "date",
+    [None, "not a date", "0", "Wed, 99 Foo 2015 07:28:00 GMT", "Sat, 01 Jan 0001 00:00:00 GMT",
+     "Wed, 31 Dec 1969 23:59:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "2015-10-21"],
+)  # fmt: skip
+def test_odd_headers_spoil_no_good_file(server, tmp_path, date, length):
+    server.date, server.length = date, length
+    assert download(server.urls, tmp_path / "set.bin").read_bytes() == BODY
     assert names(tmp_path) == ["set.bin"]
 
 

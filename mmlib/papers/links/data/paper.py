@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from mmlib.core.errors import DataError
-from mmlib.core.files import fault, listed
+from mmlib.core.files import listed
 from mmlib.core.paths import data_dir
+from mmlib.features.store import fault
 from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Document
 
 # The names of the authors' data sets here; other folders keep theirs.
