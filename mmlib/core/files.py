@@ -128,21 +128,6 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def file_fingerprint(array: np.memmap, rows: int = 64) -> str:
-    """A hash of a memory-mapped array that does not read all of it, which may be many gigabytes.
-
-    It is of the file's size and time of change, the array's shape, strides and type, and `rows`
-    rows spread over it. A copy that does not keep the time (`cp -p` and `rsync -t` do) is another
-    file: trainings are then made anew, and none is taken for another's.
-    """
-    assert array.filename is not None
-    file = os.stat(array.filename)
-    text = f"{file.st_size} {file.st_mtime_ns} {array.shape} {array.strides} {array.dtype}"
-    digest = hashlib.sha256(text.encode())
-    digest.update(array[np.linspace(0, len(array) - 1, rows).astype(int)].tobytes())
-    return digest.hexdigest()
-
-
 def read_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """`array[rows]` in memory, float32; DataError for what is not finite then.
 

@@ -34,7 +34,15 @@ from mmlib.core.records import CaptionedImages
 from mmlib.data import karpathy
 from mmlib.data.tables import check_choice, error_at, text_lines
 from mmlib.features import extraction, sets
-from mmlib.features.store import fault, ids_file, open_array, open_features, open_rgb, read_object
+from mmlib.features.store import (
+    fault,
+    ids_file,
+    open_array,
+    open_features,
+    open_rgb,
+    read_object,
+    size_and_time,
+)
 
 FILE_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test", "testall": "testall"}
 CAPTIONS_EACH = 5
@@ -189,7 +197,7 @@ def _packed(
     settings: Mapping[str, Any],
     read: Callable[[str, Path], np.ndarray],
 ) -> np.ndarray:
-    settings, identity = {**settings, **extraction.ids_settings(images)}, extraction.size_and_time
+    settings, identity = {**settings, **extraction.ids_settings(images)}, size_and_time
     if out.exists():
         return extraction.finished(images, out, settings, 64, identity).array
     return extraction.fill(

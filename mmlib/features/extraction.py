@@ -128,26 +128,15 @@ def ids_settings(images: Images) -> dict[str, Any]:
         raise DataError("no images to extract features from")
     if len(set(names)) < len(names):
         raise DataError("an image id occurs twice (ids are file names; give one folder)")
-    if broken := [name for name in names if "\n" in name or "\r" in name]:
-        raise DataError(f"image id {broken[0]!r} has a line break (rename the file)")
-    if broken := [name for name in names if name.encode(errors="ignore").decode() != name]:
-        raise DataError(f"image id {broken[0]!r} is no UTF-8 (rename the file)")
+    if broken := [n for n in names if {*"\r\n"} & {*n} or n.encode(errors="ignore").decode() != n]:
+        problem = "has a line break, or bytes that are not UTF-8"
+        raise DataError(f"image id {broken[0]!r} {problem} (rename the file)")
     return {"images": len(names), "ids_sha256": hashlib.sha256(as_bytes(names)).hexdigest()}
 
 
 def content(path: Path) -> str:
     """The SHA-256 of a file; "" where there is none."""
     return file_hash(path) if path.is_file() else ""
-
-
-def size_and_time(path: Path) -> str:
-    """For files that are too many gigabytes to be read again: their size and time of change.
-
-    Whoever writes to a file changes its time, unless that is set back. A copy has another time too,
-    where it was not made to keep it, and is then taken for another file.
-    """
-    status = path.stat() if path.is_file() else None
-    return f"{status.st_size} {status.st_mtime_ns}" if status else ""
 
 
 def finished(

@@ -8,6 +8,7 @@ namings are read: `NAME.npy` with `NAME.ids.txt`; `NAME_ims.npy`, `NAME_boxes.np
 file: only one on record is read with it.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -124,6 +125,25 @@ def fault(values: np.ndarray) -> tuple[int, str] | None:
     return None
 
 
+def size_and_time(path: Path) -> str:
+    """For files that are too many gigabytes to be read again: their size and time of change.
+
+    Whoever writes to a file changes its time, unless that is set back. A copy has another time too,
+    where it was not made to keep it (`cp -p`, `rsync -t`), and is then taken for another file.
+    """
+    status = path.stat() if path.is_file() else None
+    return f"{status.st_size} {status.st_mtime_ns}" if status else ""
+
+
+def file_fingerprint(array: np.memmap, rows: int = 64) -> str:
+    """A hash of a memory-mapped array: `size_and_time`, shape, strides, type, some of its rows."""
+    assert array.filename is not None
+    text = f"{size_and_time(Path(array.filename))} {array.shape} {array.strides} {array.dtype}"
+    digest = hashlib.sha256(text.encode())
+    digest.update(array[np.linspace(0, len(array) - 1, rows).astype(int)].tobytes())
+    return digest.hexdigest()
+
+
 def open_features(path: Path) -> FeatureStore:
     """Open a feature file and the ids beside it (see the module's text for the namings).
 
@@ -160,12 +180,11 @@ def open_features(path: Path) -> FeatureStore:
 
 def read_object(path: Path, mend: str = AGAIN) -> dict[str, Any]:
     """A JSON file that holds one object; raises DataError for none or another one."""
+    if not path.exists():
+        raise DataError(Problem(path, None, "is missing", mend))
+    text = regular_file(path).read_bytes()
     try:
-        content = json.loads(regular_file(path).read_bytes())
-    except FileNotFoundError:
-        raise DataError(Problem(path, None, "is missing", mend)) from None
-    except DataError:
-        raise
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(Problem(path, None, f"not JSON: {error}", mend)) from error
     if not isinstance(content, dict):

@@ -15,7 +15,6 @@ from mmlib.core.errors import DataError
 from mmlib.core.files import (
     alone,
     cached,
-    file_fingerprint,
     file_hash,
     listed,
     read_rows,
@@ -24,6 +23,7 @@ from mmlib.core.files import (
     write_tensors,
 )  # fmt: skip
 from mmlib.core.paths import write_atomic
+from mmlib.features.store import file_fingerprint
 
 
 @pytest.fixture

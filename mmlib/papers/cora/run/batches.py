@@ -15,7 +15,8 @@ import torch
 from numpy.random import Generator
 from torch import Tensor
 
-from mmlib.core.files import file_fingerprint, read_rows
+from mmlib.core.files import read_rows
+from mmlib.features.store import file_fingerprint
 from mmlib.papers.cora.run.systems import Augmentation, Settings, System
 
 
