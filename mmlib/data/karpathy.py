@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mmlib.core.errors import Problem
+from mmlib.core.files import regular_file
 from mmlib.data.tables import check_choice, sound
 
 CAPTIONS_EACH = 5
@@ -41,7 +42,7 @@ def read_split(path: Path, split: str) -> tuple[str, list[SplitImage]]:
 def read_images(path: Path) -> Iterator[SplitImage | Problem]:
     """Every image of a split file, or what is wrong with it."""
     try:
-        images = list(json.loads(path.read_bytes())["images"])
+        images = list(json.loads(regular_file(path).read_bytes())["images"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         yield Problem(path, None, f"no split file: {type(error).__name__} {error}", AGAIN)
         return

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
-from mmlib.core.files import file_hash, listed
+from mmlib.core.files import file_hash, listed, regular_file
 from mmlib.core.records import RelatedPairs
 from mmlib.data.tables import error_at
 from mmlib.features.store import UNREADABLE, open_rgb, rgb
@@ -66,7 +66,7 @@ def unreadable(files: Mapping[str, Path]) -> dict[str, str]:
 
     def fault(path: Path) -> str | None:
         try:
-            with Image.open(path) as picture:
+            with Image.open(regular_file(path)) as picture:
                 picture.draft("RGB", (1, 1))  # a small version of a JPEG: all of the data
                 rgb(picture)
         except UNREADABLE as error:

@@ -22,7 +22,7 @@ import yaml
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError
-from mmlib.core.files import listed
+from mmlib.core.files import listed, regular_file
 from mmlib.core.paths import data_dir
 from mmlib.data.tables import check_choice, error_at
 
@@ -90,7 +90,7 @@ def get(item: DataSet) -> list[Path]:
             if target == item.folder and (lacking := item.missing()):
                 problem = f"is not empty, but lacks {', '.join(lacking)}"
                 raise error_at(target, None, problem, "move away what is there, then get it again")
-        elif not target.is_file():
+        elif not (target.exists() and not target.is_dir() and regular_file(target)):
             if remote.get("archive"):
                 archive = data_dir() / ".downloads" / Path(urlparse(urls[0]).path).name
                 unpack(download(urls, archive, sha256), target, remote.get("inner", ""))

@@ -25,7 +25,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from mmlib.core.errors import DataError
-from mmlib.core.files import file_hash
+from mmlib.core.files import file_hash, regular_file
 
 # torchvision and timm take seconds to import, which readers of features need not wait for.
 
@@ -230,6 +230,7 @@ def _hugging_face(name: str, weights: str | Path | None) -> Vision:
     folder = Path(weights or "")
     if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
         raise DataError(f"{folder}: no folder with config.json and *.safetensors")
+    [regular_file(path) for path in folder.iterdir() if not path.is_dir()]
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = transformers.AutoConfig.from_pretrained(folder, **local)

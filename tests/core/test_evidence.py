@@ -233,6 +233,17 @@ def test_files_that_contradict_each_other_are_both_named(folder, change, told):
         assert recordings.read(folder).seeds_of("even") == [0, 1]
 
 
+def test_a_folder_in_a_recordings_place_is_named_and_spoils_no_recording(folder):
+    odd = {**HEAD, "inputs": {"\udcff.txt": "1"}}  # of a file whose name is no UTF-8
+    (folder / "odd" / "007-0123456789abcdef.parquet").mkdir(parents=True)
+    (folder / "odd" / "mine.parquet").write_text("")
+    paths = recordings.write(folder, sound().query("dataset == 'odd'"), odd)
+    assert paths[0].name.startswith("008-")
+    assert recordings._read(paths[0])[1]["inputs"] == odd["inputs"]
+    with pytest.raises(DataError, match=r"007-.*\.parquet: is a folder, not a file \(get it again"):
+        recordings.read(folder)
+
+
 def test_a_job_in_two_files_is_refused(folder):
     recordings.write(folder, sound([0, 1]), HEAD)
     recordings.write(folder, sound([1, 2]).query("dataset == 'even'"), HEAD)

@@ -78,8 +78,7 @@ def test_rows_that_were_read_do_not_stay_in_memory(large):
 
 def test_rows_of_any_array_are_float32():
     found = read_rows(np.arange(6, dtype=np.float16).reshape(3, 2), np.array([2, 0]))
-    assert found.tolist() == [[4, 5], [0, 1]]
-    assert found.dtype == np.float32
+    assert (found.tolist(), found.dtype) == ([[4, 5], [0, 1]], np.float32)
 
 
 def test_hidden_files_and_folders_are_not_listed(tmp_path):

@@ -116,6 +116,7 @@ FEATURES = f"features/{flickr8k.SHARED_FEATURES}.npy"
         (line(17, '103_ab3.jpg,"A dog'), "line 17: not an image and its caption"),
         (line(17, "103_ab3.jpg,A dog, running"), "line 17: .*3 fields"),
         (line(17, "103_ab3.jpg,  "), r"line 17: .*empty caption of 103_ab3\.jpg"),
+        (line(17, "103_ab3.jpg," + "a " * 70_000), "line 17: .*140,012 char.* than 100,000"),
         (line(17, "A dog,runs"), "line 17: .*no image name"),
         (line(17, "../103_ab3.jpg,A dog"), "line 17: .*no image name"),
         (line(17, ""), "line 17: .*0 fields"),

@@ -150,8 +150,8 @@ def test_two_versions_of_a_file_are_never_joined(server, tmp_path, monkeypatch, 
 @pytest.mark.parametrize("length", ["{}", "", "-5", "-{}", "many", "{}.0"])
 @pytest.mark.parametrize(
     "date",
-    [None, "not a date", "0", "Wed, 99 Foo 2015 07:28:00 GMT", "Sat, 01 Jan 0001 00:00:00 GMT",
-     "Wed, 31 Dec 1969 23:59:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "2015-10-21"],
+    [None, "not a date", "0", "Wed, 99 Foo 2015 07:28:00 GMT", "2015-10-21",
+     "Wed, 31 Dec 1969 23:59:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"],
 )  # fmt: skip
 def test_odd_headers_spoil_no_good_file(server, tmp_path, date, length):
     server.date, server.length = date, length

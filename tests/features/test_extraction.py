@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from mmlib.core.errors import DataError
 from mmlib.features import backbones, extraction
@@ -232,6 +233,9 @@ def test_a_full_disk_names_the_file_and_the_run_goes_on(tmp_path, pictures, monk
         (["00.jpg", "00.jpg"], {}, "occurs twice"),
         (["a\nb.jpg"], {}, r"id 'a\\nb.jpg' has a line break"),
         (["none.jpg"], {}, "no such image"),
+        (["pipe.jpg"], {}, r"pipe\.jpg: cannot be decoded: is a pipe, .*, not a file"),
+        (["strip.png"], {}, r"strip\.png: 1 x 5000 pixels are too thin a strip; --skip-bad"),
+        (["\udcff.jpg"], {}, "bytes that are not UTF-8"),
         (["none.jpg"], {"skip_bad": True}, "none of 1 images can be read"),
         (["00.jpg"], {"backbone": "hf:huge"}, r"00\.jpg: its features do not fit float16"),
         (["00.jpg"], {"backbone": "hf:flat"}, "one vector an image"),
@@ -244,6 +248,8 @@ def test_a_full_disk_names_the_file_and_the_run_goes_on(tmp_path, pictures, monk
 )
 def test_what_is_refused(tmp_path, pictures, images, how, message):
     folder = pictures[0][1].parent
+    os.mkfifo(folder / "pipe.jpg")
+    Image.new("RGB", (1, 5000)).save(folder / "strip.png")
     with pytest.raises(DataError, match=message):
         run([(name, folder / name) for name in images], tmp_path / "out", **how)
     if "flat" in str(how):

@@ -63,13 +63,18 @@ def test_ids_of_another_file_are_not_taken(tmp_path, listing, ids, neighbour):
         open_features(path)
 
 
-@pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_what_an_image_lacks_is_named(tmp_path, value):
-    array = ARRAY.copy()
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(np.nan, "not finite"), (-np.inf, "not finite"), (1e39, "not finite, or too large"),
+     (0, "all 0"), (1e-50, "all 0")],
+)  # fmt: skip
+def test_what_an_image_lacks_is_named(tmp_path, value, told):
+    array = ARRAY.astype(float)
+    array[1, :, :] = value if abs(value) < 1 else array[1, :, :]
     array[1, 1, 3] = value
     features = open_features(store(tmp_path, array, ["a", "b", "c"]))
     features.rows(["a", "c"])
-    with pytest.raises(DataError, match="row 1: features of image 'b' are not finite"):
+    with pytest.raises(DataError, match=f"row 1: features of image 'b' are {told}"):
         features.rows(["c", "b"])
     with pytest.raises(DataError, match=r"f\.npy: no features for image 'nope' and 1 more"):
         features.rows(["a", "nope", "no"])
