@@ -23,7 +23,7 @@ def plain(value: Any) -> Any:
 
     A table or matrix of one column or one row is a list.
     """
-    if hasattr(type(value), "detach"):  # a tensor, perhaps with a gradient, sparse, of bfloat16
+    if hasattr(type(value), "requires_grad"):  # a tensor, with a gradient, sparse, of bfloat16
         value = value.detach().cpu().to_dense()
         value = (value.double() if value.is_floating_point() else value).numpy()
     table = isinstance(value, np.matrix) or hasattr(type(value), "iloc")
