@@ -74,11 +74,24 @@ class Effect(Interval):
         return replace(self, se=variance**0.5, df=df, seeds=seeds)
 
 
-def _numbered(clusters: Any) -> tuple[np.ndarray, int]:
-    member, names = pd.factorize(np.asarray(clusters))
-    if len(names) < 2:
+def _numbered(clusters: Any, items: int) -> tuple[np.ndarray, int]:
+    if len(clusters) != items:
+        raise ValueError(f"{items} items, but {len(clusters)} clusters named")
+    integers = type(clusters) is np.ndarray and clusters.dtype.kind in "iu"
+    # NumPy would make texts of mixed names, and to Python 1, 1.0 and True are one name.
+    names = clusters if integers else pd.Series(clusters, dtype=object).to_numpy()
+    kinds = [] if integers else [type(n.item() if isinstance(n, np.generic) else n) for n in names]
+    for item, kind in enumerate(kinds):
+        missing = str(names[item]).strip() in ("", "nan", "NaN", "None", "NaT", "<NA>")
+        if missing or kind is not kinds[0]:
+            wrong = (
+                f"item {item}: {names[item]!r} is no name of a cluster like {names[0]!r} of item 0"
+            )
+            raise ValueError(f"{wrong}; give each one, all integers or all texts")
+    member, distinct = pd.factorize(names)
+    if len(distinct) < 2:
         raise ValueError("an interval over items needs at least two clusters")
-    return member, len(names)
+    return member, len(distinct)
 
 
 def crossed(values: np.ndarray, clusters: Any) -> Effect:
@@ -91,13 +104,11 @@ def crossed(values: np.ndarray, clusters: Any) -> Effect:
     narrower than Student's over the seeds' means: with two or three seeds that differ, his alone
     give intervals that miss the truth too often. With one seed the interval is over clusters only.
     Where several seeds give the same values, nothing was trained: these were measured once. Raises
-    ValueError for fewer than two clusters.
+    ValueError for fewer than two clusters, a missing name, and names of several kinds: 1 and "1".
     """
     values = np.atleast_2d(np.asarray(values, dtype=float))
-    member, count = _numbered(clusters)
     seeds, items = values.shape
-    if len(member) != items:
-        raise ValueError(f"{items} items, but {len(member)} clusters named")
+    member, count = _numbered(clusters, items)
     mean = float(values.mean())
     # Cluster sums, linearised, so that clusters of unequal size still average to the mean.
     cell = (np.arange(seeds)[:, None] * count + member).ravel()
@@ -133,7 +144,7 @@ def crossed(values: np.ndarray, clusters: Any) -> Effect:
 def crossed_known(values: np.ndarray, clusters: np.ndarray) -> Effect:
     """`crossed` of values (seeds, items), without items that lack a value in some seed (NaN)."""
     complete = np.isfinite(values).all(axis=0)
-    return crossed(values[:, complete], clusters[complete])
+    return crossed(values[:, complete], _numbered(clusters, len(complete))[0][complete])
 
 
 def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:
@@ -149,13 +160,12 @@ def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:
 def slope(predictors: np.ndarray, responses: np.ndarray, column: int, clusters: Any) -> Effect:
     """Change of the mean response with one standard deviation of a predictor, others held.
 
-    predictors (items, p): each is scaled to unit standard deviation; column: which is meant.
-    responses (seeds, items).
+    predictors (items, p), each scaled to unit deviation; column: of them; responses (seeds, items).
     Least squares with an intercept; the standard error allows for clusters, with clusters - 1
     degrees of freedom. Seeds are not in it. A constant predictor gives NaN.
     """
     table = np.asarray(predictors, dtype=float)
-    member, count = _numbered(clusters)
+    member, count = _numbered(clusters, len(table))
     spread, response, seeds = table.std(0, ddof=1), responses.mean(axis=0), len(responses)
     if not np.isfinite(table).all() or not np.isfinite(response).all() or not spread.all():
         return Effect(np.nan, np.nan, count - 1.0, seeds=seeds)

@@ -176,8 +176,3 @@ def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data
                 key = (job.dataset, job.system["system"], job.seed, split, metric)
                 rows.append((*key, value, np.asarray(clusters, dtype=np.int32)))
     return in_order(pd.DataFrame(rows, columns=[*SERIES, "value", "cluster"]))
-
-
-def as_text(system: Mapping[str, Any]) -> dict[str, str]:
-    """What a system is, as a header of evidence has it."""
-    return {name: str(value) for name, value in system.items()}

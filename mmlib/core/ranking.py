@@ -20,7 +20,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-Direction = Literal["i2t", "t2i"]
 KS = (1, 5, 10)
 UNIT = 1e-3  # how far the length of a unit vector may be from 1
 GRID = 2.0**26
@@ -167,7 +166,7 @@ def _both_ways(
     return Ranks(caption_ranks, image_ranks)
 
 
-def hits(ranks: Ranks, k: int, direction: Direction) -> np.ndarray:
+def hits(ranks: Ranks, k: int, direction: Literal["i2t", "t2i"]) -> np.ndarray:
     """Whether each query succeeds at K, as bool: (n,) images for "i2t", (m,) captions for "t2i".
 
     Captions of one image depend on each other: an interval over queries takes them together.
@@ -185,7 +184,7 @@ def metrics(ranks: Ranks, ks: Sequence[int] = KS) -> dict[str, float]:
     soon as one of them is in the top K, of which the recall would be 20. Figures of different
     gallery sizes cannot be compared either.
     """
-    ways: tuple[Direction, Direction] = ("i2t", "t2i")
+    ways: tuple[Literal["i2t"], Literal["t2i"]] = ("i2t", "t2i")
     figures = {f"{way}_r{k}": 100 * float(hits(ranks, k, way).mean()) for way in ways for k in ks}
     figures["rsum"] = sum(figures.values())
     for way, places in zip(ways, (ranks.image_ranks, ranks.caption_ranks), strict=True):

@@ -40,18 +40,10 @@ BY_DATASET = ("settings", "data", "inapplicable", "systems")
 MEND = "get it again, or move it away and record anew"
 
 
-class Damage(ValueError):
-    """What is wrong with some series; row: the first of them in which it shows."""
-
-    def __init__(self, problem: str, row: int) -> None:
-        super().__init__(problem)
-        self.row = row
-
-
 def check(
     series: pd.DataFrame, bounds: Mapping[str, Sequence[float | None]], may_skip: str
 ) -> None:
-    """Raises Damage for the first series of a data set that breaks the contract.
+    """Raises ValueError(what is wrong, row) for the first series that breaks the contract.
 
     bounds: pattern of a metric's whole name -> its lowest and highest value, None for no limit; the
     first that fits counts. may_skip: the pattern of metrics that leave items out (NaN); an item
@@ -63,7 +55,7 @@ def check(
         if len(rows := np.flatnonzero(wrong)):
             named = series.iloc[rows[0]]
             name = "{metric} of {system}, seed {seed}, on {dataset} ({split})".format(**named)
-            raise Damage(problem.format(name, value=worst[rows[0]]), int(rows[0]))
+            raise ValueError(problem.format(name, value=worst[rows[0]]), int(rows[0]))
 
     sizes = series["value"].map(len).to_numpy()
     worst = np.zeros(len(series))
@@ -74,12 +66,10 @@ def check(
     of_metric = series.groupby(["system", "split", "metric"])["seed"].transform("nunique")
     refuse(of_metric != series["system"].map(seeds), "not every seed of its system has {}")
     first = series.drop_duplicates("split").set_index("split")["cluster"]
-    due = series["split"].map(first)
+    columns = (series[name] for name in ("split", "value", "cluster"))
     fits = [
-        split == EPOCHS or (len(value) == len(own) and (own is all_ or np.array_equal(own, all_)))
-        for split, value, own, all_ in zip(
-            series["split"], series["value"], series["cluster"], due, strict=True
-        )
+        split == EPOCHS or (len(value) == len(own) and np.array_equal(own, all_))  # no NaN, either
+        for split, value, own, all_ in zip(*columns, series["split"].map(first), strict=True)
     ]
     refuse(~np.array(fits), "{} has other items or clusters than other series")
 
@@ -128,8 +118,8 @@ def write(
     for dataset, rows in series.groupby("dataset"):
         try:
             check(rows, header["bounds"], header["may_skip"])
-        except Damage as damage:
-            raise DataError(f"{folder}: not written, {damage}") from None
+        except ValueError as error:
+            raise DataError(f"{folder}: not written, {error.args[0]}") from None
         recorded = set(rows["system"])
         of_dataset = {
             name: {k: v for k, v in header[name].items() if k == dataset} for name in BY_DATASET
@@ -188,9 +178,10 @@ def read(folder: Path) -> Evidence:
     for _, rows in series.groupby("dataset"):
         try:
             check(rows, bounds, may_skip)
-        except Damage as damage:
-            path = paths[rows["file"].iloc[damage.row]]
-            raise DataError(f"{path}: damaged, {damage}; {MEND}") from None
+        except ValueError as error:
+            problem, row = error.args
+            path = paths[rows["file"].iloc[row]]
+            raise DataError(f"{path}: damaged, {problem}; {MEND}") from None
     header = {name: headers[0][name] for name in ("paper", "tier", "method_version", "machine")}
     header["settings"] = {k: how for one in headers for k, how in one["settings"].items()}
     header["cpu_seconds"] = round(sum(one["cpu_seconds"] for one in headers))

@@ -4,14 +4,21 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from html import unescape
 from itertools import chain
 from typing import Any, Literal
+from unicodedata import category, normalize
 
 import numpy as np
 from PIL import Image
 
 Kind = Literal["te", "ve", "mme"]
 KINDS: tuple[Kind, ...] = ("te", "ve", "mme")
+SIGNS = {ord(char): sign for sign, chars in {  # with Windows' own, read as Latin-1
+    "'": "‘’‛′ʹʻʼʽ՚ꞌ\x91\x92", '"': "“”„‟″\x93\x94", "-": "‐‑‒–−\x96", " - ": "—―\x97",
+    "...": "…", " ": "\u2800\u3164", "": ["\u034f", "\ufffc", *map(chr, range(0xFE00, 0xFE10))],
+}.items() for char in chars}  # fmt: skip
+LIGATURES_WIDE_OR_MATHS = re.compile("[\ufb00-\ufb06\uff01-\uff5e\U0001d400-\U0001d7ff]+")
 
 
 @dataclass(frozen=True)
@@ -38,9 +45,26 @@ class CaptionedImages:
 
 
 @lru_cache(maxsize=200_000)
+def canonical(text: str) -> str:
+    """A text as scene graphs, tokens and keys read it, however it was typed or copied; case stays.
+
+    In NFC, without HTML entities and what cannot be seen (categories Cf, with joiners of emoji, and
+    Cc), in single blanks; apostrophes, quotation marks, hyphens, dots and letters are plain ones.
+    """
+    for _ in range(3):  # entities may be escaped twice, or divided by what is left out
+        text = LIGATURES_WIDE_OR_MATHS.sub(lambda x: normalize("NFKC", x[0]), text)
+        text = re.sub(r"&(#\w+;?|\w+;|(amp|lt|gt|quot|nbsp)\b)", lambda x: unescape(x[0]), text)
+        text = re.sub(r"(?<=\w)[`´](?=\w)", "'", " ".join(text.translate(SIGNS).split()))
+        text = normalize("NFC", "".join(c for c in text if category(c) not in ("Cf", "Cc")))
+    return text
+
+
+@lru_cache(maxsize=200_000)
 def normalised(text: str) -> str:
-    """Lower-case words of a sentence without punctuation, to tell whether two sentences agree."""
-    return " ".join(re.findall(r"\w+", text.lower()))
+    """Letters, marks and symbols of a sentence, by which two agree but for case and punctuation."""
+    text = canonical(text).casefold()
+    others = [c for c in re.findall(r"\W", text) if c <= "~" or category(c)[0] not in "MS"]
+    return " ".join(text.translate(dict.fromkeys(map(ord, others), " ")).split())
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +93,9 @@ class RelatedPairs:
     image_hashes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.labels.shape != (len(self.texts), len(self.relations)):
-            raise ValueError(
-                f"labels {self.labels.shape} for {len(self.texts)} texts and "
-                f"{len(self.relations)} relations"
-            )
-        if self.image_of.shape != (len(self.texts),):
-            raise ValueError(f"image_of {self.image_of.shape} for {len(self.texts)} texts")
+        texts, shapes = len(self.texts), (self.labels.shape, self.image_of.shape)
+        if shapes != ((texts, len(self.relations)), (texts,)):
+            raise ValueError(f"labels and image_of have the shapes {shapes} for {texts} texts")
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -83,11 +103,9 @@ class RelatedPairs:
     def take(self, rows: Sequence[int] | np.ndarray, split: str | None = None) -> "RelatedPairs":
         """The pairs of some rows, in their order; images stay as they are."""
         rows = np.asarray(rows, dtype=np.int64)
-        texts = tuple(self.texts[i] for i in rows)
-        labels, image_of = self.labels[rows], self.image_of[rows]
-        return replace(
-            self, split=split or self.split, texts=texts, labels=labels, image_of=image_of
-        )
+        texts, labels = tuple(self.texts[i] for i in rows), self.labels[rows]
+        columns = {"texts": texts, "labels": labels, "image_of": self.image_of[rows]}
+        return replace(self, split=split or self.split, **columns)
 
 
 def grouped_rows(
@@ -108,14 +126,6 @@ def grouped_rows(
     if held.all():
         raise ValueError(f"{len(names)} groups are too few to hold out {share:.0%} of the rows")
     return np.flatnonzero(~held), np.flatnonzero(held)
-
-
-def hold_out(
-    pairs: RelatedPairs, share: float = 0.1, seed: int = 0
-) -> tuple[RelatedPairs, RelatedPairs]:
-    """Training and validation pairs that share no image; ValueError as `grouped_rows`."""
-    rows, held = grouped_rows(pairs.image_of, share, seed)
-    return pairs.take(rows, "train"), pairs.take(held, "val")
 
 
 @dataclass(frozen=True, eq=False)

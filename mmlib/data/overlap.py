@@ -12,6 +12,8 @@ from math import fsum
 
 import numpy as np
 
+from mmlib.core.records import normalised
+
 STOP_WORDS = frozenset(
     "a an the and of in on at to with by for from as while is are his her its their that "
     "there".split()
@@ -22,8 +24,7 @@ ENDING = re.compile(r"(?<=...)(ing|ed|es|s)$")
 @lru_cache(maxsize=200_000)
 def stems(text: str) -> frozenset[str]:
     """Content words of a text, lower-case, cut of -ing, -ed, -es or -s where three letters stay."""
-    words = re.findall(r"[a-z0-9]+", text.lower())
-    return frozenset(ENDING.sub("", word) for word in words if word not in STOP_WORDS)
+    return frozenset(ENDING.sub("", w) for w in normalised(text).split() if w not in STOP_WORDS)
 
 
 class Weights(dict[str, float]):

@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import trange
 
 from mmlib.core.errors import DataError
+from mmlib.core.records import canonical
 
 if TYPE_CHECKING:  # transformers takes seconds to import: only where a BERT is used
     from transformers import BertModel, PreTrainedTokenizerBase
@@ -196,8 +197,8 @@ class BertEncoder(nn.Module):
             raise ValueError("this encoder has no tokenizer: give BertEncoder one")
         positions = self.bert.config.max_position_embeddings
         longest = min(max_tokens or positions, positions)
-        read = self.tokenizer(list(texts) or [""], truncation=True, max_length=longest)["input_ids"]
-        pieces = [torch.tensor(row, dtype=torch.int64) for row in read[: len(texts)]]
+        read = self.tokenizer([*map(canonical, texts)] or [""], truncation=True, max_length=longest)
+        pieces = [torch.tensor(row, dtype=torch.int64) for row in read["input_ids"][: len(texts)]]
         lengths = np.array([len(row) for row in pieces], dtype=np.int64)
         states = np.zeros((len(pieces), lengths.max(initial=0), self.width), dtype=np.float16)
         order = np.argsort(-lengths, kind="stable")

@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from mmlib.core.records import canonical
+
 PADDING, UNKNOWN = 0, 1
 
 
 def tokenize(sentence: str) -> list[str]:
-    """Lower-cased tokens, by NLTK's TweetTokenizer as in the authors' code of paper 04.
-
-    An empty sentence has no tokens; `Vocabulary.encode` turns it into one unknown token.
-    """
+    """Lower-cased tokens of the `canonical` text, by NLTK's TweetTokenizer, as paper 04 has it."""
     return list(_tokens(sentence))
 
 
@@ -28,7 +27,8 @@ def tokenize(sentence: str) -> list[str]:
 def _tokens(sentence: str) -> tuple[str, ...]:
     from nltk.tokenize import casual_tokenize  # imported late: training from ids needs no nltk
 
-    words = " ".join(casual_tokenize(sentence)).lower().split()
+    text = re.sub(r"&(?=[^&;\s]+;)", "& ", canonical(sentence))  # NLTK would drop "&dogs;"
+    words = " ".join(casual_tokenize(text)).lower().split()
     return tuple(map(sys.intern, words))  # few of the millions differ
 
 
@@ -55,11 +55,10 @@ class Vocabulary:
     @classmethod
     def from_sentences(cls, sentences: Iterable[Sequence[str]], min_count: int = 5) -> "Vocabulary":
         """Build from tokenised sentences; words seen less than `min_count` times become unknown."""
-        counts = Counter(word for sentence in sentences for word in sentence)
-        for taken in ("<pad>", "<unk>"):
-            counts.pop(taken, None)
+        special = "<pad>", "<unk>"
+        counts = Counter(word for sentence in sentences for word in sentence if word not in special)
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        return cls(("<pad>", "<unk>", *(word for word, count in ranked if count >= min_count)))
+        return cls((*special, *(word for word, count in ranked if count >= min_count)))
 
     def __len__(self) -> int:
         return len(self.words)

@@ -27,8 +27,9 @@ import networkx as nx
 import numpy as np
 from tqdm.auto import tqdm
 
+from mmlib.core.files import cached
 from mmlib.core.parallel import in_processes
-from mmlib.core.paths import write_atomic
+from mmlib.core.records import canonical
 from mmlib.core.source import source_hash
 from mmlib.scenegraph.parser import load_english, pipeline_version
 from mmlib.scenegraph.rules import entry_of
@@ -41,6 +42,8 @@ Entry = dict[str, Any]  # one caption's value in the authors' `scene_graph` JSON
 NO_LABEL = "with"  # stands for an empty relation label; the authors draw a word at random
 LONGEST = 100_000  # characters of a text; the parser needs about 1 GB for 100,000 words
 CHUNK = 1000  # texts parsed, and written to the cache, together
+ARTICLES = frozenset("a an A An".split())
+IN_TITLES = frozenset("And At By From In Is Of On To With".split())
 
 
 # --- The authors' JSON ------------------------------------------------------------------------
@@ -55,43 +58,41 @@ def from_authors(entry: Mapping[str, Any]) -> nx.MultiDiGraph:
     Raises ValueError that says what is wrong with the entry.
     """
     try:
-        text, entities, relations = entry["caption"], entry["entities"], entry["relations"]
-        graph = nx.MultiDiGraph(text=str(text), fallback=bool(entry.get("fallback", not entities)))
+        text, entities, relations = str(entry["caption"]), entry["entities"], entry["relations"]
+        fallback = bool(entry.get("fallback") or not entities)
+        graph = nx.MultiDiGraph(text=text, fallback=fallback)
         node_of: dict[Any, int] = {}
         for i, entity in enumerate(entities):
             if node_of.setdefault(entity["id"], i) != i:
                 raise ValueError(f"two entities have the id {entity['id']!r}")
             _add_object(graph, i, entity["name"])
             for _, label, adverbs in entity["attributes"]:
-                add_attribute(graph, i, _text(label), _words(adverbs))
+                add_attribute(graph, i, label, adverbs)
         for subject, object_, words, preposition in relations:
             if subject not in node_of or object_ not in node_of:
                 raise ValueError(f"a relation joins {subject!r} and {object_!r}: no such entities")
-            ends = node_of[subject], node_of[object_]
-            add_relation(graph, *ends, _words(words), _text(preposition))
+            add_relation(graph, node_of[subject], node_of[object_], words, preposition)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a scene graph as the authors write it: {error!r}") from error
     if not entities:
-        graph.graph["fallback"] = True
-        _add_object(graph, 0, fallback_label(graph.graph["text"]))
+        _add_object(graph, 0, fallback_label(text))
     return graph
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} stands where a text should be")
-    return " ".join(value.lower().split())
+    return canonical(value).lower()
 
 
-def _words(value: object) -> list[str]:
-    if not isinstance(value, list):
-        raise ValueError(f"{value!r} stands where a list of words should be")
-    return [_text(word) for word in value]
+def _texts(values: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise ValueError(f"{values!r} stands where a list of words should be")
+    return tuple(map(_text, values))
 
 
 def _add_object(graph: nx.MultiDiGraph, i: int, name: object) -> None:
-    label = _text(name)
-    if not label:
+    if not (label := _text(name)):
         raise ValueError(f"entity {i} has no name")
     graph.add_node(i, type="object", label=label)
 
@@ -101,7 +102,7 @@ def add_attribute(
 ) -> tuple[int, int]:
     """Give object i one more attribute; returns its node."""
     k = next(k for k in itertools.count() if (i, k) not in graph)
-    graph.add_node((i, k), type="attribute", label=label, adverbs=tuple(adverbs))
+    graph.add_node((i, k), type="attribute", label=_text(label), adverbs=_texts(adverbs))
     graph.add_edge(i, (i, k), type="attribute", label="has")
     return i, k
 
@@ -110,19 +111,21 @@ def add_relation(
     graph: nx.MultiDiGraph, subject: int, object_: int, words: Sequence[str], preposition: str
 ) -> None:
     """Join two objects; without words and preposition the label is "with"."""
+    words, preposition = _texts(words), _text(preposition)
     if not preposition and not any(words):
         words, preposition = (), NO_LABEL
     label = " ".join(word for word in (*words, preposition) if word)
     graph.add_edge(
-        subject, object_, type="relation", label=label, words=tuple(words), preposition=preposition
+        subject, object_, type="relation", label=label, words=words, preposition=preposition
     )
 
 
 def fallback_label(text: str) -> str:
     """A caption's words without function words; the whole text if none are left."""
-    words = re.findall(r"[^\W_]+(?:['’-][^\W_]+)*", text.lower())
+    text = _text(text)
+    words = re.findall(r"[^\s!-/:-@[-`{-~]+(?:['-][^\s!-/:-@[-`{-~]+)*", text)
     content = [word for word in words if word not in WORDS["function_words"]]
-    return " ".join(content) or " ".join(text.lower().split()) or "(nothing)"
+    return " ".join(content) or text or "(nothing)"
 
 
 def objects(graph: nx.MultiDiGraph) -> list[int]:
@@ -199,6 +202,24 @@ def pack(entry: Entry) -> bytes:
 # --- Parsing ---------------------------------------------------------------------------------
 
 
+def sentence_case(text: str) -> str:
+    """A caption as the pipeline reads it: `canonical`, without capitals that only show a style.
+
+    A caption in capitals or in title case becomes lower case: the pipeline takes words with a
+    capital for names. In title case all but function words have one. That alone may be a list of
+    names, so there must be an article, too, or a function word with a capital.
+    """
+    text = canonical(text)
+    words = re.findall(r"(?<![\w'-])[^\W\d_]\w*", text)
+    small = {word for word in words if word.islower()}
+    if small - WORDS["function_words"] - WORDS["before_places"]:
+        return text
+    in_title_case = ARTICLES.intersection(words) or IN_TITLES.intersection(words[1:])
+    # Of "ß", which has no capital, and of "ª" nothing can be said.
+    in_capitals = not any(char != char.upper() and char == char.upper().lower() for char in text)
+    return text.lower() if in_title_case or in_capitals else text
+
+
 def graph_of(doc: "Doc") -> nx.MultiDiGraph:
     """The scene graph of a parsed caption; `rules.entry_of` says what counts as what.
 
@@ -211,7 +232,7 @@ def graph_of(doc: "Doc") -> nx.MultiDiGraph:
 def parse(texts: Sequence[str], cache: Path | None = None, workers: int = 1) -> Graphs:
     """The scene graphs of captions, in their order.
 
-    White space of any kind and length counts as one blank; `text` of a graph is as written.
+    Texts are read as `sentence_case` has them; `text` of a graph is as written.
 
     cache: folder that keeps the graphs of every 1,000 texts in a file of their own, so that an
         interrupted run goes on where it was.
@@ -220,50 +241,38 @@ def parse(texts: Sequence[str], cache: Path | None = None, workers: int = 1) -> 
     Raises ValueError for a text that is no valid Unicode or has more than 100,000 characters.
     """
     for i, text in enumerate(texts):
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
+        if half := re.search("[\ud800-\udfff]", text):
             raise ValueError(
-                f"text {i}: character {error.start} is half a character (a lone surrogate): "
+                f"text {i}: character {half.start()} is half a character (a lone surrogate): "
                 "read its file as UTF-8 again"
-            ) from error
-        if len(text) > LONGEST:
-            raise ValueError(
-                f"text {i} has {len(text)} characters: a caption has at most {LONGEST}"
             )
+        if len(text) > LONGEST:
+            raise ValueError(f"text {i} has {len(text)} characters, a caption at most {LONGEST}")
     distinct = list(dict.fromkeys(texts))
     by = [source_hash(__name__), pipeline_version(load_english())] if cache else []
-    packed: dict[str, bytes] = {}
-    missing: list[tuple[list[str], Path | None]] = []
+    calls: list[tuple[list[str], Path | None]] = []
     for start in range(0, len(distinct), CHUNK):
-        chunk, path = distinct[start : start + CHUNK], None
-        if cache:
-            key = hashlib.sha256(json.dumps([*by, chunk]).encode())
-            path = cache / f"{key.hexdigest()[:32]}.json.z"
-        try:
-            entries = json.loads(zlib.decompress(path.read_bytes())) if path else None
-        except (FileNotFoundError, zlib.error, ValueError):  # missing or damaged
-            entries = None
-        if entries is None:
-            missing.append((chunk, path))
-        else:
-            packed |= zip(chunk, map(pack, entries), strict=True)
-    left = sum(len(chunk) for chunk, _ in missing)
-    with tqdm(total=left, desc="parse", leave=False, disable=left <= CHUNK) as bar:
-        for parsed in in_processes(_parse_chunk, missing, workers if len(missing) > 1 else 1):
-            packed.update(parsed)
+        chunk = distinct[start : start + CHUNK]
+        key = hashlib.sha256(json.dumps([*by, chunk]).encode()).hexdigest()
+        calls.append((chunk, cache / f"{key[:32]}.safetensors" if cache else None))
+    missing = sum(not (path and path.exists()) for _, path in calls)
+    packed: dict[str, bytes] = {}
+    with tqdm(total=len(distinct), desc="parse", leave=False, disable=missing < 2) as bar:
+        for parsed in in_processes(_parse_chunk, calls, workers if missing > 1 else 1):
+            packed |= parsed
             bar.update(len(parsed))
     return Graphs((text, packed[text]) for text in texts)
 
 
-def _parse_chunk(texts: list[str], cache_file: Path | None) -> dict[str, bytes]:
-    """Each text's entry, packed; `cache_file`, if any, gets all of them."""
-    # The tagger and the parser have seen no token of white space, and lose words beside one.
-    single_spaced = [" ".join(text.split()) for text in texts]
-    entries = [entry_of(doc) for doc in load_english().pipe(single_spaced, batch_size=256)]
-    if cache_file is not None:
-        data = zlib.compress(json.dumps(entries).encode())
-        write_atomic(cache_file, lambda path: path.write_bytes(data))
+def _parse_chunk(texts: list[str], path: Path | None) -> dict[str, bytes]:
+    """Each text's entry, packed; they are kept in a file, if any."""
+
+    def parsed() -> dict[str, np.ndarray]:
+        docs = load_english().pipe(map(sentence_case, texts), batch_size=256)
+        text = json.dumps([entry_of(doc) for doc in docs])
+        return {"entries": np.frombuffer(zlib.compress(text.encode()), np.uint8)}
+
+    entries = json.loads(zlib.decompress(cached(path, parsed)["entries"].tobytes()))
     return dict(zip(texts, map(pack, entries), strict=True))
 
 

@@ -12,7 +12,6 @@ import pandas as pd
 from mmlib.scenegraph.graph import add_attribute, attributes, objects, phrase, relations
 
 KINDS = ("objects", "attributes", "relations")
-Item = tuple[str, ...]
 
 
 class Counts(NamedTuple):
@@ -23,7 +22,7 @@ class Counts(NamedTuple):
     fn: int
 
 
-def items(graph: nx.MultiDiGraph) -> dict[str, Counter[Item]]:
+def items(graph: nx.MultiDiGraph) -> dict[str, Counter[tuple[str, ...]]]:
     """What a graph states, as multisets by kind; a fallback node states nothing.
 
     objects: (label,); attributes: (object, attribute with its adverbs); relations: (subject,
@@ -51,13 +50,10 @@ def compare(predicted: nx.MultiDiGraph, gold: nx.MultiDiGraph) -> dict[str, Coun
     """
     aside = gold.graph.get("aside", ())
     ours, true = items(without(predicted, aside)), items(without(gold, aside))
+    both = {kind: (ours[kind], true[kind]) for kind in KINDS}
     return {
-        kind: Counts(
-            (ours[kind] & true[kind]).total(),
-            (ours[kind] - true[kind]).total(),
-            (true[kind] - ours[kind]).total(),
-        )
-        for kind in KINDS
+        kind: Counts((a & b).total(), (a - b).total(), (b - a).total())
+        for kind, (a, b) in both.items()
     }
 
 
@@ -92,14 +88,7 @@ def score(pairs: Iterable[tuple[nx.MultiDiGraph, nx.MultiDiGraph]]) -> pd.DataFr
     """
     counts = np.array([list(compare(*pair).values()) for pair in pairs], dtype=int)
     total = counts.reshape(-1, len(KINDS), 3).sum(axis=0)
-    return pd.DataFrame(
-        {
-            kind: {
-                "precision": tp / max(tp + fp, 1),
-                "recall": tp / max(tp + fn, 1),
-                "F1": 2 * tp / max(2 * tp + fp + fn, 1),
-                "gold": tp + fn,
-            }
-            for kind, (tp, fp, fn) in zip((*KINDS, "all"), [*total, total.sum(axis=0)], strict=True)
-        }
-    ).T.astype({"gold": int})
+    tp, fp, fn = np.vstack([total, total.sum(axis=0)]).T
+    table = {"precision": tp / np.maximum(tp + fp, 1), "recall": tp / np.maximum(tp + fn, 1)}
+    table |= {"F1": 2 * tp / np.maximum(2 * tp + fp + fn, 1), "gold": tp + fn}
+    return pd.DataFrame(table, index=[*KINDS, "all"])

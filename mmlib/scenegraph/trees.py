@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mmlib.core.paths import table_beside
+from mmlib.core.records import canonical
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -18,7 +19,6 @@ _lists = table_beside(__file__)
 BESIDE: dict[str, str] = _lists.pop("beside")
 WORDS: dict[str, frozenset[str]] = {name: frozenset(v.split()) for name, v in _lists.items()}
 RECIPROCAL = frozenset(("each other", "one another"))
-HYPHENS = frozenset("-‐‑–")
 SUBJECT = frozenset("nsubj nsubj:pass nsubj:outer".split())
 OBLIQUE = frozenset("obl nmod".split())
 IN_LABEL = frozenset("compound flat flat:foreign nmod:desc goeswith".split())
@@ -82,7 +82,7 @@ def tree_of(doc: "Doc") -> Tree:
     away, dep, pos, spaced = doc.to_array([HEAD, DEP, POS, SPACY]).T if len(doc) else ([],) * 4
     name = doc.vocab.strings
     tree = Tree(
-        [token.text.lower() for token in doc],
+        [token.text if token.text in "—―" else canonical(token.text).lower() for token in doc],
         [name[int(code)] for code in pos],
         [i + d if d else -1 for i, d in enumerate(np.asarray(away).astype("int64").tolist())],
         [name[int(code)].lower() for code in dep],
@@ -107,7 +107,7 @@ def _without_white_space(tree: Tree, spaced: Sequence[int]) -> list[bool]:
 
     spaced: whether a blank follows each token.
     """
-    white = [word.isspace() for word in tree.words]
+    white = [not word for word in tree.words]
     kept = [i for i, out in enumerate(white) if not out]
     if len(kept) < len(tree):
         number = {-1: -1} | {i: n for n, i in enumerate(kept)}
@@ -124,7 +124,7 @@ def _join_hyphens(tree: Tree, spaced: list[bool]) -> None:
     hyphens = [
         i
         for i in range(1, len(words) - 1)
-        if words[i] in HYPHENS and not spaced[i - 1] and not spaced[i]
+        if words[i] == "-" and not spaced[i - 1] and not spaced[i]
     ]
     while hyphens:
         first = last = hyphens.pop(0)

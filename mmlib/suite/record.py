@@ -10,7 +10,7 @@ from matplotlib import rc_context
 
 from mmlib.core import plots, recordings
 from mmlib.core.claims import Assessment, assess, ledger, parts_table
-from mmlib.core.engine import Resources, as_text, run_jobs, tidy
+from mmlib.core.engine import Resources, run_jobs, tidy
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, features_text
 from mmlib.core.evidence import header as header_of
@@ -63,7 +63,7 @@ def record(
         stages = experiment.stages(tier, data, seeds)
         systems: dict[str, dict[str, dict[str, str]]] = {name: {} for name in data}
         for job in (job for stage in stages for job in stage.jobs):
-            systems[job.dataset][job.system["system"]] = as_text(job.system)
+            systems[job.dataset][job.system["system"]] = {k: str(v) for k, v in job.system.items()}
         header = header_of(
             paper=experiment.paper,
             tier=tier,
@@ -179,9 +179,9 @@ def _current(folder: Path, evidence: Evidence, experiment: Experiment[Any, Any])
             raise DataError(f"{folder}: the settings of {dataset} have changed; {anew}")
     current = {name: experiment.systems(tier, name) for name in evidence.datasets}
     for (dataset, system), columns in evidence.columns().items():
-        now = as_text(current[dataset].get(system, {}))
+        now = current[dataset].get(system, {})
         # A column that the record lacks is the default; one that the code lacks has no effect.
-        if any(columns[name] != now[name] for name in columns.keys() & now.keys()):
+        if any(columns[name] != str(now[name]) for name in columns.keys() & now.keys()):
             raise DataError(f"{folder}: {system} on {dataset} has changed; {anew}")
     series = evidence.series
     names = zip(series["dataset"], series["system"], strict=True)

@@ -23,7 +23,15 @@ from mmlib.core.claims import (
     verdict,
     verdict_on_every,
 )
-from mmlib.core.effects import Effect, Interval, crossed, difference, over_seeds, slope
+from mmlib.core.effects import (
+    Effect,
+    Interval,
+    crossed,
+    crossed_known,
+    difference,
+    over_seeds,
+    slope,
+)
 from mmlib.core.forest import COLOURS, forest
 
 NORMAL = stats.norm.ppf(0.975)
@@ -70,6 +78,36 @@ def test_crossed_has_the_interval_of_a_table_of_variances(seeds, deviations):
     assert (found.effect, found.low, found.high) == pytest.approx(wanted)
     assert found.at(seeds).se == pytest.approx(found.se)
     assert (found.per_seed == 0) == (seeds == 1)
+
+
+NAMELESS = [  # and at which item
+    (["a", None, "b"], 1), (["a", "b", np.nan], 2), ([pd.NaT, "a"], 0), ([1, pd.NA, 2], 1),
+    (["a", " "], 1), (np.array(["a", np.nan]), 1), (np.array([1, np.nan]), 1), (["a", "None"], 1),
+    (pd.array([1, None]), 1), (pd.Series([None, "a"]).astype(str), 0), (["a", "<NA>"], 1),
+    (pd.Categorical(["a", None]), 1), (pd.to_datetime(["2020", None]), 1), ([1, "1", 2], 1),
+    ([1, 2, 1.0], 2), ([1, True], 1), ([False, 0, 1], 1), (["1", "2", 1], 2), (["a", b"a"], 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("clusters", "message"), [
+    *((names, f"item {i}: .* is no name of a cluster like .* all texts") for names, i in NAMELESS),
+    (["a", "a"], "at least two clusters"), ([], "2 items, but 0 clusters"),
+])  # fmt: skip
+def test_clusters_without_a_name_of_one_kind_are_refused(clusters, message):
+    values = np.arange(2.0 * len(clusters) or 4).reshape(2, -1)
+    for estimate in (crossed, crossed_known, lambda v, names: slope(v.T, v, 0, names)):
+        with pytest.raises(ValueError, match=message):
+            estimate(values, clusters)
+
+
+@pytest.mark.parametrize("names", [
+    np.array(list("aabc")), pd.Series(list("aabc"), index=[7, 7, 8, 9]), [np.int64(1), 1, 2, 3],
+    np.array([3, 3, 1, 2], np.uint8), [2**70, 2**70, 2**70 + 1, 1], pd.Categorical(list("aabc")),
+])  # fmt: skip
+def test_clusters_may_have_names_of_any_one_kind(names):
+    values = np.array([[1.0, 2, 4, 3], [2, 2, 5, 9]])
+    assert crossed(values, names) == crossed(values, np.array([0, 0, 1, 2]))
+    assert crossed_known(values, names) == crossed(values, names)
 
 
 def by_analysis_of_variance(values, member):

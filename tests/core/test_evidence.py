@@ -166,6 +166,7 @@ def at(item, number):
     return change
 
 
+NO_CLUSTER = [np.where(np.arange(n) == n - 1, np.nan, 0.0) for n in range(9)]
 B = "dataset == 'even' and system == 'b' and seed == 1 and metric == 'AUC'"
 SICK = {
     "a series twice": (lambda s: pd.concat([s, s[-1:]]), "AUC of b, seed 2, .* is there twice"),
@@ -185,6 +186,8 @@ SICK = {
     "a lost item": (lambda s: damaged(s, B, value=lambda v: v[:-1]), "AUC of b.* has other items"),
     "no items": (lambda s: damaged(s, B, value=lambda v: v[:0]), "AUC of b.* has no value"),
     "other clusters": (lambda s: damaged(s, B, cluster=at(1, 7)), "AUC of b.* or clusters"),
+    "no cluster": (lambda s: damaged(s, "metric == 'AUC'", cluster=lambda c: NO_CLUSTER[len(c)]),
+                   "AUC of a, seed 0, on even .* or clusters"),
     "a lost seed": (lambda s: s.query(f"not ({B})"), "not every seed of its system has AUC of b"),
     "no such seed": (lambda s: s.assign(seed=s.seed - 2), ".* of a, seed -2, .* no such seed"),
 }  # fmt: skip

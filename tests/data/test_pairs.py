@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from mmlib.core.errors import DataError
-from mmlib.core.records import RelatedPairs, grouped_rows, hold_out
+from mmlib.core.records import RelatedPairs, grouped_rows
 from mmlib.data import cite, clue
 
 counting = scripts.load("ci/count_clue_and_cite.py")
@@ -289,10 +289,10 @@ def test_a_hold_out_shares_no_image_and_takes_the_share():
     texts, ids = tuple(f"text {i}" for i in rows), tuple(f"i{i}" for i in range(100))
     labels = np.eye(2, dtype=bool)[rows % 2]
     pairs = RelatedPairs("toy", "train", texts, labels, ("P", "Q"), rows // 2, ids)
-    train, val = hold_out(pairs, 0.1, seed=3)
+    train, val = map(pairs.take, grouped_rows(pairs.image_of, 0.1, seed=3), ("train", "val"))
     assert (train.split, val.split, len(train), len(val)) == ("train", "val", 180, 20)
     assert not set(train.image_of) & set(val.image_of)
-    assert hold_out(pairs, 0.1, seed=4)[1].texts != val.texts
+    assert set(pairs.image_of[grouped_rows(pairs.image_of, 0.1, seed=4)[1]]) != set(val.image_of)
     assert 0.07 * 100 > 7  # a little more than seven
     assert len(grouped_rows(np.arange(100), 0.07, 0)[1]) == 7
     for groups, share, message in (

@@ -31,6 +31,8 @@ from mmlib.features.text import (
         ("A Dog runs!! :)", ["a", "dog", "runs", "!", "!", ":)"]),
         ("don't STOP, 3.5 &amp; #tag", ["don't", "stop", ",", "3.5", "&", "#tag"]),
         ("two-tone\n car  .", ["two-tone", "car", "."]),
+        ("He isn’t in a cafe\u0301…", ["he", "isn't", "in", "a", "café", "..."]),
+        ("ＤＯＧ\u200bS &amp;amp; &men; 👨\u200d👦", ["dogs", "&", "&", "men", ";", "👨", "👦"]),
         ("", []),
         ("   ", []),
     ],

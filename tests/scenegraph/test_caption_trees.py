@@ -6,19 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import spacy
+import yaml
 
 CI = Path(__file__).parents[2] / "ci"
-# word, lemma, UPOS, XPOS, head, label; enough words of each kind for the grammar to draw from
-TREEBANK = [
-    "The the DET DT 2 det; nurse nurse NOUN NN 3 nsubj; feeds feed VERB VBZ 0 root; "
-    "hungry hungry ADJ JJ 5 amod; hens hen NOUN NNS 3 obj; . . PUNCT . 3 punct",
-    "feed feed VERB VB 0 root; the the DET DT 3 det; hen hen NOUN NN 1 obj",
-    "feeding feed VERB VBG 0 root; nurses nurse NOUN NNS 1 obj",
-    "snore snore VERB VB 0 root",
-    "he he PRON PRP 2 nsubj; snores snore VERB VBZ 0 root",
-    "snoring snore VERB VBG 0 root; in in ADP IN 4 case; the the DET DT 4 det; "
-    "barn barn NOUN NN 1 obl",
-]
+TREEBANK = yaml.safe_load(Path(__file__).with_name("treebank.yaml").read_text(encoding="utf-8"))
 
 
 def columns(text: str) -> list[list[str]]:

@@ -3,10 +3,13 @@
 import gc
 import json
 import random
+import re
 import subprocess
 import sys
 import weakref
+from html import escape
 from pathlib import Path
+from unicodedata import normalize
 
 import matplotlib.pyplot as plt
 import networkx as nx
@@ -35,7 +38,7 @@ from mmlib.scenegraph import (
     trees,
 )
 from mmlib.scenegraph import graph as graphs
-from mmlib.scenegraph.graph import LOST, fallback_label
+from mmlib.scenegraph.graph import LOST, fallback_label, sentence_case
 from mmlib.scenegraph.rules import _Reader
 from mmlib.scenegraph.score import compare, items
 from mmlib.world.captions import captions
@@ -46,30 +49,10 @@ HAND = Path(__file__).parent / "caption_graphs.json"
 
 # --- The rules, on trees made by hand ------------------------------------------------------------
 
+TABLES = yaml.safe_load(Path(__file__).with_name("texts.yaml").read_text(encoding="utf-8"))
 CASES = yaml.safe_load(Path(__file__).with_name("rules.yaml").read_text(encoding="utf-8"))
 
-NEGATIONS = {
-    "There is no dog on the beach": ({"dog": ["no"], "beach": []}, ["dog|on|beach"]),
-    "There isn't a dog on the beach.": ({"dog": ["no"], "beach": []}, ["dog|on|beach"]),
-    "There never was a dog on the beach": ({"dog": ["no"], "beach": []}, ["dog|on|beach"]),
-    "No dog runs on the grass.": ({"dog": ["no"], "grass": []}, ["dog|runs on|grass"]),
-    "No people on the beach": ({"people": ["no"], "beach": []}, ["people|on|beach"]),
-    "There are no dogs or cats": ({"dogs": ["no"], "cats": ["no"]}, []),
-    "There is a dog but no cat": ({"dog": [], "cat": ["no"]}, []),
-    "There is no pair of shoes on the floor": (
-        {"pair of shoes": ["no"], "floor": []}, ["pair of shoes|on|floor"],
-    ),
-    # Unchanged, since figures were recorded with such graphs; docs/scene_graphs.md lists them.
-    "The cat is not black": ({"cat": ["black not"]}, []),
-    "A street without cars": ({"street": [], "cars": []}, ["street|without|cars"]),
-    "a boy with no shirt": ({"boy": [], "shirt": []}, ["boy|with|shirt"]),
-    "The dog is not on the beach.": ({"dog": [], "beach": []}, ["dog|on|beach"]),
-    "A man in shorts and no shirt lies on a bench": (
-        {"man": [], "shorts": [], "shirt": [], "bench": []},
-        ["man|in|shorts", "man|lies on|bench", "shirt|lies on|bench"],
-    ),
-    "No faces are shown in the picture": ({"faces": [], "picture": []}, ["faces|shown in|picture"]),
-}  # fmt: skip
+NEGATIONS = yaml.safe_load(Path(__file__).with_name("negations.yaml").read_text(encoding="utf-8"))
 
 
 def doc_of(tokens):
@@ -185,34 +168,22 @@ def test_the_authors_entry_is_read_as_their_loader_does():
 
 word = st.text("abcdé -'", min_size=1).filter(str.strip)
 adverbs = st.lists(word, max_size=2)
-entries = st.lists(
-    st.tuples(word, st.lists(st.tuples(word, adverbs), max_size=3)), min_size=1, max_size=5
-).flatmap(
-    lambda named: st.builds(
-        lambda joined: {
-            "caption": "a text",
-            "entities": [
-                {"id": i, "name": n, "attributes": [[0, t, list(a)] for t, a in described]}
-                for i, (n, described) in enumerate(named)
-            ],
-            "relations": [list(one) for one in joined],
-        },
-        st.lists(
-            st.tuples(
-                st.integers(0, len(named) - 1), st.integers(0, len(named) - 1), adverbs, word
-            ),
-            max_size=4,
-        ),
-    )
-)
 
 
 def same(a, b):
     return nx.utils.graphs_equal(a, b) and a.graph == b.graph
 
 
-@given(entries)
-def test_there_and_back(entry):
+@given(st.data())
+def test_there_and_back(data):
+    described = st.lists(st.tuples(st.just(0), word, adverbs), max_size=3)
+    named = data.draw(st.lists(st.tuples(word, described), min_size=1, max_size=5))
+    end = st.integers(0, len(named) - 1)
+    entry = {
+        "caption": "a text",
+        "entities": [{"id": i, "name": n, "attributes": a} for i, (n, a) in enumerate(named)],
+        "relations": data.draw(st.lists(st.tuples(end, end, adverbs, word), max_size=4)),
+    }
     graph = from_authors(entry)
     again = from_authors(json.loads(json.dumps(to_authors(graph))))
     assert same(graph, again)
@@ -234,24 +205,7 @@ def test_the_fallback_label_is_never_empty(text):
     assert from_authors({"caption": text, "entities": [], "relations": []}).graph["fallback"]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"0": {"caption": "a"}}', 'entities'),
-        ('{"0": {"caption": "a", "entities": [{"id": 0, "name": 3, "attributes": []}], '
-         '"relations": []}}', '3 stands where a text'),
-        ('{"0": {"caption": "a", "entities": [{"id": 0, "name": " ", "attributes": []}], '
-         '"relations": []}}', "no name"),
-        ('{"0": {"caption": "a", "entities": [{"id": 0, "name": "b", "attributes": []}], '
-         '"relations": [[0, 1, [], "on"]]}}', "0 and 1: no such"),
-        ('{"0": {"caption": "a", "entities": [{"id": 0, "name": "b", "attributes": [[1, 2]]}], '
-         '"relations": []}}', "."),
-        ('{"0": {"caption": "a", "entities": [{"id": 0, "name": "b", "attributes": []}, '
-         '{"id": 0, "name": "c", "attributes": []}], "relations": []}}', "two entities"),
-        ('{"0": {"caption": "a", "entities": [{"id": 0, "name": "b", "attributes": []}], '
-         '"relations": [[0, 0, "on", ""]]}}', "list of words"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("content", "message"), TABLES["entries"])
 def test_bad_entries_are_named(content, message):
     with pytest.raises(ValueError, match=message):
         from_authors(json.loads(content)["0"])
@@ -314,21 +268,37 @@ def test_parse_gives_each_text_its_graph(english):
     assert list(parse([])) == []
 
 
-WHITE = ["\n", " \n", "\n\n", "\r\n", "\t", "  ", "   ", "\u00a0", " \u00a0", "\u2028", "\u3000"]
-PLACES = [
-    "a man{}runs on the grass", "a red{}car is parked near a house",
-    "a dog with a{}ball in its mouth", "{}two girls jump{}", "a dog runs{}.",
-]  # fmt: skip
+CAFE = {"man": [], "café": [], "coffee": []}, ["man|drinks|coffee", "man|in|café"]
+PLAIN = {
+    "There isn't a dog on the beach.": NEGATIONS["There isn't a dog on the beach."],
+    "A man in a café drinks coffee.": CAFE,
+    "a red car & a dog": ({"car": ["red"], "dog": []}, []),
+}
+CHANGES = {
+    "typographic": lambda text: text.replace("'", "’"),
+    "NFD": lambda text: normalize("NFD", text),
+    "entities": lambda text: escape(escape(text)).replace("é", "&amp;eacute;"),
+    "invisible": lambda text: re.sub(r"(?<=\w)(?=\w)", "\u00ad\u200b", f"\ufeff{text}\u200e"),
+    "capitals": str.upper,
+    "title case": lambda text: text.title().replace("N'T", "n't"),
+    **{ascii(white): lambda text, white=white: f"{white}{text}{white}".replace(" ", white)
+       for white in ("\n", "\r\n", " \t ", "   ", "\u00a0", "\u2028", "\u3000\n", "\u3164")},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("white", WHITE)
-def test_white_space_of_any_kind_is_one_blank(white):
-    written = [place.replace("{}", white) for place in PLACES]
-    single = [" ".join(text.split()) for text in written]
-    graphs = parse([*written, *single])
-    assert [graph.graph["text"] for graph in graphs] == [*written, *single]
-    found = list(map(read, graphs))
-    assert found[: len(written)] == found[len(written) :]
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("text", PLAIN)
+def test_a_text_has_its_graph_however_it_is_written(text, change, english):
+    written, (described, related) = CHANGES[change](text), PLAIN[text]
+    (graph,) = parse([written])
+    assert (read(graph), graph.graph["text"]) == ((described, sorted(related)), written)
+    if change == "typographic":  # its tokens are those of spaCy
+        assert read(graph_of(english(written))) == (described, sorted(related))
+
+
+@pytest.mark.parametrize(("text", "read_as"), TABLES["styles"])
+def test_capitals_that_show_a_style_are_not_read(text, read_as):
+    assert sentence_case(text) == read_as
 
 
 def test_white_space_parts_words_with_hyphens():
@@ -350,7 +320,7 @@ def test_labels_of_others_lose_their_white_space():
     graph = from_authors({
         "caption": "x", "relations": [[0, 1, ["jump\n"], "\tover "]],
         "entities": [
-            {"id": 0, "name": " red\u00a0 car\n", "attributes": [[0, "very\told", ["too  "]]]},
+            {"id": 0, "name": " red\u00a0 ca\u00adr\n", "attributes": [[0, "very\told", ["too "]]]},
             {"id": 1, "name": "dog", "attributes": []},
         ],
     })  # fmt: skip
@@ -404,16 +374,23 @@ def counted(monkeypatch):
     return texts
 
 
-def test_the_cache_keeps_graphs(tmp_path, counted, monkeypatch):
-    cache = tmp_path / "deep" / "graphs"
-    first = parse(TEXTS, cache=cache)
-    counted.clear()
-    second = parse(TEXTS, cache=cache)
-    assert not counted
-    assert all(same(a, b) for a, b in zip(first, second, strict=True))
+def test_graphs_are_kept_until_the_file_is_damaged_or_the_rules_are_others(
+    tmp_path, counted, monkeypatch
+):
+    cache, first = tmp_path / "deep" / "graphs", parse(TEXTS)
+
+    def parsed():
+        counted.clear()
+        assert all(map(same, parse(TEXTS, cache=cache), first))
+        return counted
+
+    every = list(dict.fromkeys(TEXTS))
+    assert ([*parsed()], [*parsed()]) == (every, [])
+    (path,) = cache.iterdir()
+    path.write_bytes(path.read_bytes()[:-9])
+    assert ([*parsed()], [*parsed()]) == (every, [])
     monkeypatch.setattr(graphs, "source_hash", lambda module: "of other rules")
-    parse(TEXTS, cache=cache)
-    assert counted == list(dict.fromkeys(TEXTS))
+    assert parsed() == every
 
 
 def test_the_cache_knows_the_pipeline(tmp_path, english, counted, monkeypatch):
@@ -444,28 +421,6 @@ def test_an_interrupted_run_goes_on(tmp_path, counted, monkeypatch):
     assert counted == TEXTS[:2]
     parse(TEXTS, cache=tmp_path)
     assert counted == list(dict.fromkeys(TEXTS))
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda data: b"",
-        lambda data: b"no cache at all",
-        lambda data: data[: len(data) // 2],
-        lambda data: data[:20] + bytes([data[20] ^ 0x55]) + data[21:],
-    ],
-)
-def test_a_damaged_cache_is_made_anew(tmp_path, counted, damage):
-    first = parse(TEXTS, cache=tmp_path)
-    (cached,) = tmp_path.iterdir()
-    cached.write_bytes(damage(cached.read_bytes()))
-    counted.clear()
-    again = parse(TEXTS, cache=tmp_path)
-    assert counted
-    assert all(same(a, b) for a, b in zip(first, again, strict=True))
-    counted.clear()
-    parse(TEXTS, cache=tmp_path)
-    assert not counted
 
 
 # --- Comparing -----------------------------------------------------------------------------------
@@ -549,12 +504,13 @@ def test_quality_on_the_world(english):
     assert (table.loc[["objects", "attributes", "relations"], "F1"] >= 0.95).all(), table
 
 
-def test_quality_on_captions_annotated_by_hand(english):
-    """F1 at least 0.85 over all kinds, on sentences that show every construction."""
+@pytest.mark.parametrize("style", [str, str.upper, str.title])
+def test_quality_on_captions_annotated_by_hand(english, style):
+    """F1 at least 0.9 over all kinds, on sentences that show every construction."""
     gold = [from_authors(entry) for entry in json.loads(HAND.read_text()).values()]
-    graphs = parse([graph.graph["text"] for graph in gold])
+    graphs = parse([style(graph.graph["text"]) for graph in gold])
     table = score(zip(graphs, gold, strict=True))
-    assert table.loc["all", "F1"] >= 0.85, table
+    assert table.loc["all", "F1"] >= 0.9, table
     assert fallback_rate(graphs) <= 2 * fallback_rate(gold)
 
 

@@ -126,13 +126,14 @@ def test_all_variants_of_a_seed_go_on_from_the_same_start(folder):
         again = started(job("x", family, use, "all"), ARRAYS)
         assert all(torch.equal(first[name], again[name]) for name in first)
     assert len(list(folder.rglob("*.*"))) == before
+    start = replace(job(seed=1), system=asdict(Variant("CLIP-like, start", "dual", "start")))
+    answer = train_and_measure(start, ARRAYS)  # what stage A measures is where stage B starts
+    assert len(list(folder.rglob("*.*"))) == before + 1
     other = started(job(seed=1), ARRAYS)
     assert any(not torch.equal(first[name], other[name]) for name in first)
     assert {n.split(".")[0] for n in started(job("y", "align"), ARRAYS)} >= {"cross", "matched"}
-    start = replace(job(), system=asdict(Variant("CLIP-like, start", "dual", "start")))
-    answer = train_and_measure(start, ARRAYS)  # what stage A measures is where stage B starts
     model = build("dual", PLAN, ARRAYS.images, len(ARRAYS.words))
-    model.load_state_dict(first)
+    model.load_state_dict(other)
     own = measured(*model.rank(*TEST.tensors(ARRAYS.images)), TEST)
     np.testing.assert_array_equal(answer.values["test"]["RSUM"], own["RSUM"])
     assert len(answer.history) == PLAN.stage_a["dual"].epochs

@@ -7,7 +7,7 @@ import numpy as np
 
 from mmlib.core.errors import DataError
 from mmlib.core.paths import data_dir
-from mmlib.core.records import RelatedPairs, grouped_rows, hold_out
+from mmlib.core.records import RelatedPairs, grouped_rows
 from mmlib.data import cite, clue
 from mmlib.data.pairs import image_names
 from mmlib.papers.coherence.data.pairs import COLLECTIONS, Pairs
@@ -28,15 +28,17 @@ def load_collection(name: str, seed: int) -> Pairs:
         pairs, missing = cite.load_with_images("all")
         rows, held = grouped_rows(recipes(pairs), 0.2, seed)
         train, test = pairs.take(rows), pairs.take(held, "test")
-        rows, held = grouped_rows(recipes(train), 0.1, seed)
-        return Pairs(train.take(rows, "train"), train.take(held, "val"), test, str(missing))
-    authors = cite if name == "cite++" else clue
-    train, missing_train = authors.load_with_images("train")
-    test, missing_test = authors.load_with_images("test")
-    if name == "clue clean":
-        assert isinstance(test, clue.CluePairs)
-        test = test.take(clue.clean_rows(test, train)[0])
-    return Pairs(*hold_out(train, 0.1, seed), test, f"train: {missing_train}; test: {missing_test}")
+        groups = recipes(train)
+    else:
+        authors = cite if name == "cite++" else clue
+        train, missing_train = authors.load_with_images("train")
+        test, missing_test = authors.load_with_images("test")
+        if name == "clue clean":
+            assert isinstance(test, clue.CluePairs)
+            test = test.take(clue.clean_rows(test, train)[0])
+        groups, missing = train.image_of, f"train: {missing_train}; test: {missing_test}"
+    rows, held = grouped_rows(groups, 0.1, seed)
+    return Pairs(train.take(rows, "train"), train.take(held, "val"), test, missing)
 
 
 def load(names: Sequence[str], seed: int) -> dict[str, Pairs]:
@@ -44,8 +46,7 @@ def load(names: Sequence[str], seed: int) -> dict[str, Pairs]:
 
     Raises DataError where a named collection, or every one, is incomplete.
     """
-    collections: dict[str, Pairs] = {}
-    refused = []
+    collections, refused = dict[str, Pairs](), list[str]()
     for name in names or COLLECTIONS["paper"]:
         try:
             collections[name] = load_collection(name, seed)

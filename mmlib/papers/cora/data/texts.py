@@ -9,7 +9,7 @@ import numpy as np
 
 from mmlib import scenegraph
 from mmlib.core.paths import cache_dir
-from mmlib.core.records import CaptionedImages
+from mmlib.core.records import CaptionedImages, canonical
 from mmlib.features.text import Vocabulary, tokenize
 from mmlib.papers.cora.run.batches import GraphSet, SequenceSet
 from mmlib.papers.cora.run.systems import SPLITS
@@ -127,7 +127,8 @@ class PieceReader(Reader):
 
     def ids(self, phrases: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Ids (phrases, longest) int64 padded with 0, lengths (phrases,)."""
-        rows = self.tokenizer(list(phrases), truncation=True, max_length=LONGEST + 2)["input_ids"]
+        plain = [canonical(phrase) for phrase in phrases]
+        rows = self.tokenizer(plain, truncation=True, max_length=LONGEST + 2)["input_ids"]
         lengths = np.array([len(row) for row in rows])
         ids = np.zeros((len(rows), lengths.max()), dtype=np.int64)
         ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate(rows)

@@ -23,7 +23,8 @@ from mmlib.papers.cora.method import per_item, right_in_family
 from mmlib.papers.cora.run.batches import Arrays, GraphSet, Texts
 from mmlib.papers.cora.run.systems import CORA, SIZES, SPLITS, Settings
 from mmlib.papers.cora.run.train import fresh
-from mmlib.scenegraph import graph_of
+from mmlib.scenegraph.graph import graph_of, sentence_case
+from mmlib.scenegraph.parser import load_english
 
 PENALTIES = (1.0, 10.0, 100.0)  # of the ridge regression
 REPEATS, BLOCK = 5, 16  # timings; images in memory at a time
@@ -144,8 +145,6 @@ def time_queries(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     "parse", "encode": of one test caption; "search n", "attend n": of n random images, of which
     1,024 are scored again and again, so reading from a disk is not counted. Weights are fresh.
     """
-    from mmlib.scenegraph.parser import load_english
-
     settings, parse = Settings(**job.settings), load_english()
     reader = Reader(arrays.vocabulary, settings.delimiters)
     model = fresh(CORA, settings, arrays).eval()
@@ -155,7 +154,7 @@ def time_queries(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         seconds: dict[str, list[float]] = {"parse": [], "encode": []}
         for caption in arrays.queries[repeat :: REPEATS + 1]:
             started = time.perf_counter()
-            graph = graph_of(parse(caption))
+            graph = graph_of(parse(sentence_case(caption)))
             parsed = time.perf_counter()
             with torch.no_grad():
                 model.encode_texts(reader.graphs([graph]).batch(np.array([0])))

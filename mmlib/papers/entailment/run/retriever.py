@@ -129,9 +129,7 @@ def proposed(arrays: Arrays) -> np.ndarray:
     return candidates(arrays.frozen.similarities(split.rows, split.texts), split.image_of, TOP)
 
 
-def miner_of(
-    job: Job, arrays: Arrays, run: Run = Run()
-) -> Callable[[str, np.ndarray], np.ndarray]:  # fmt: skip
+def miner_of(job: Job, arrays: Arrays, run: Run = Run()) -> Callable[[str, np.ndarray], np.ndarray]:
     """The judge of a job's seed that mines: `judge.miner`."""
     return judge.miner(replace(job, system=job.settings["miner"]), arrays, run)
 
