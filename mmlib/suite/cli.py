@@ -387,7 +387,7 @@ def copy_notebooks(
 @course.command()
 def grade(
     handins: Annotated[Path, Argument(help="a notebook, or a folder of them")],
-    out: Annotated[Path, Option(help="CSV, a row an exercise; totals beside it")],
+    out: Annotated[Path, out_option("CSV, a row an exercise; totals beside it")],
     jobs: Count = 1,
     timeout: Annotated[float, Option(help="seconds of an answer")] = 60.0,
     memory: Annotated[float, Option(help="GiB of an answer")] = 2.0,

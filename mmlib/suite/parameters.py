@@ -122,7 +122,7 @@ def check_values(number: str, values: Mapping[str, Any]) -> None:
             words = "auto, cpu, cuda, or cuda:1 and so on"
         elif isinstance(allowed, range):  # 5.0 counts nothing
             fits = type(value) is int and value in allowed
-            words = f"a whole number, {allowed.start} or more"
+            words = f"a whole number, {allowed.start} or more and below {allowed.stop}"
         else:
             fits = not isinstance(value, bool) and value in allowed
             *most, last = map(str, allowed)
