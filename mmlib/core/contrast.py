@@ -105,7 +105,7 @@ class Vocabulary:
         collection, first = places[0]
         assert first is not None
         result = crossed_known(total, evidence.clusters(collection, first.split))
-        return result if trained else replace(result, seeds=0)
+        return replace(result, seeds=len(shared) if trained else 0)  # also where they end alike
 
 
 @dataclass(frozen=True)
@@ -169,12 +169,12 @@ class Contrast:
         for row, metric, (label, contrast) in product(rows, metrics, parts.items()):
             names = {"collection": collection, "rival": rival, "metric": metric, **row}
             for weights in _weights(contrast):
-                terms = {}
+                terms = dict[Term, float]()
                 for text, weight in weights.items():
                     term = TERM.fullmatch(text.format(**names))
                     assert term is not None
                     key = term["collection"] or collection, term["system"], term["metric"] or metric
-                    terms[key] = weight
+                    terms[key] = terms.get(key, 0.0) + weight
                 named.setdefault(label.format(**names), []).append(terms)
         return named
 
