@@ -108,8 +108,9 @@ regression: $(READY)
 	@echo '== regression check of the notebooks'
 	$(BIN)/pytest --nbval-lax notebooks $(SPREAD)
 
+# JupyterLab lets root open it, as in containers, only when told so.
 lab: $(READY)
-	$(BIN)/jupyter-lab --LabApp.default_url=/lab/tree/$(firstword $(sort $(wildcard notebooks/*.ipynb)))
+	$(BIN)/jupyter-lab $$(test "$$(id -u)" != 0 || echo --allow-root) --LabApp.default_url=/lab/tree/$(firstword $(sort $(wildcard notebooks/*.ipynb)))
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

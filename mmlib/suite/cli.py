@@ -40,14 +40,13 @@ Count = Annotated[int, Option(min=1)]
 Out = Annotated[Path | None, out_option("where the results go", folder=True)]
 Seed = Annotated[int, Option(min=0, max=2**31 - 1)]  # evidence keeps them in 32 bits
 Features = Annotated[str, Option(help="feature set of photographs; default: the recorded one")]
-Evidence = Annotated[Path | None, Option(help="default: evidence/")]
+Evidence = Annotated[Path | None, Option(file_okay=False, help="default: evidence/")]
 OwnData = Annotated[Path | None, Option(help="03, tier paper: a folder of your own")]
 Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1")]
 Cluster = Annotated[str, Option(metavar="ADDRESS", help="of a Dask scheduler")]
 Weights = Annotated[str | None, Option(help="of a kept model's network, if not torchvision's")]
-Notebooks = Annotated[Path | None, Option(help="folder of the notebooks")]
+Notebooks = Annotated[Path | None, Option(file_okay=False, help="folder of the notebooks")]
 TIERS: Sequence[str] = get_args(RecordTier)
-INTERRUPTED = 130  # typer's exit status after Ctrl-C
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a locale such as C has no ± and no umlauts
             stream.reconfigure(errors="backslashreplace")
     words = each_named(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if words == ["--version"]:
+        print(f"mmlib {__version__}")
+        return 0
     name = " ".join(["mmlib", *words[: 1 + (words[0] == "data")]])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that kernels shut down
     try:
@@ -66,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:  # what users can mend, in one line
         print(f"{name}: {error}", file=sys.stderr)
         return 1 if words[0] == "data" else 2
-    if status == INTERRUPTED:
+    if status == 130:  # typer's after Ctrl-C
         goes_on = words[0] in ("data", "record", "course", "search")
         again = "; the same command goes on from here" if goes_on else ""
         print(f"\ninterrupted{again}", file=sys.stderr)
@@ -75,35 +77,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def each_named(arguments: Sequence[str]) -> list[str]:
     """The words of a command; of several names after --datasets, each gets the option."""
-    words: list[str] = []
-    option = ""
+    words, option = list[str](), ""
     for word in arguments:
-        if word.startswith("-"):
-            option = word
-        elif option == "--datasets" and words[-1] != option:
+        option = word if word.startswith("-") else option
+        if option == "--datasets" and option not in (word, *words[-1:]):
             words.append(option)
         words.append(word)
     return words
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"mmlib {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[bool, Option("--version", is_eager=True, callback=_print_version)] = False,
-) -> None:
-    pass
 
 
 @app.command()
 def run(
     numbers: Numbers = None,
     tier: Tier = "world",
-    seeds: Annotated[int | None, Option(min=1, help="of 00's own models, or computed ones")] = None,
+    seeds: Annotated[int | None, Option(min=1, max=10_000, help="of 00's or computed ones")] = None,
     device: Annotated[str | None, Option(help="auto, cpu, cuda, cuda:1")] = None,
     out: Annotated[Path | None, out_option("default: runs/TIER, with a link to it", True)] = None,
     features: Features = "",
@@ -117,20 +104,21 @@ def run(
 ) -> int:
     """Execute notebooks and check their figures.
 
-    --set: any other parameter of a notebook; VALUE is a Python literal, else text. --jobs: how many
-    run at a time.
+    --set: any other parameter, a Python literal, else text. --jobs: how many run at a time.
     """
-    from mmlib.core.device import pick_device
-    from mmlib.suite import outcomes, runner
     from mmlib.suite.parameters import EVIDENCE, evidence_folder
 
-    paths = runner.select(notebooks, numbers)
     parameters = parameters_of(settings or (), tier=tier, seeds=seeds, device=device)
     if (named := parameters.get("evidence", evidence or EVIDENCE[0])) not in EVIDENCE:
         evidence = evidence_folder(str(named))  # which is no parameter
         parameters.pop("evidence", None)
     _choose(tier, features, evidence, dataset)
+    from mmlib.suite import outcomes, runner
+
+    paths = runner.select(notebooks, numbers)
     if isinstance(wanted := parameters.get("device"), str) and not cluster:
+        from mmlib.core.device import pick_device
+
         pick_device(wanted)
     results = out or paths[0].parents[1] / "runs" / tier
     limit = timeout or runner.TIME_LIMITS[tier]
@@ -176,10 +164,7 @@ def _choose(
 
 @app.command()
 def report(folder: Annotated[Path, Argument(metavar="RUN")], out: Out = None) -> None:
-    """Write a finished run as a web site.
-
-    RUN: such as runs/latest; the site goes into its folder report, or --out.
-    """
+    """Write a finished run, as runs/latest, as a web site into its folder report, or --out."""
     from mmlib.suite import report
 
     print(report.write(folder, out))
@@ -192,21 +177,21 @@ def record(
     evidence: Evidence = None,
     features: Features = "",
     dataset: OwnData = None,
-    seeds: Annotated[int, Option(min=1, help="0 to N-1")] = 20,
+    seeds: Annotated[int, Option(min=1, max=10_000, help="0 to N-1")] = 20,
     datasets: Annotated[list[str] | None, Option(metavar="NAME ...", help="only these")] = None,
     device: Device = "cpu",
-    workers: Annotated[int, Option(min=0, help="processes; 0: one a core or GPU")] = 0,
+    workers: Annotated[int, Option(min=0, max=1024, help="processes; 0: one a core or GPU")] = 0,
     cluster: Cluster = "",
     replace: Annotated[bool, Option("--replace", help="what is of other code or data")] = False,
 ) -> None:
     """Make a paper's evidence, for hours if it must."""
+    _choose(tier, features, evidence, dataset)
+    if workers and cluster:
+        raise ValueError("--workers: a cluster has workers of its own")
     from mmlib.core.device import pick_device
     from mmlib.core.engine import Resources
     from mmlib.suite import record
 
-    _choose(tier, features, evidence, dataset)
-    if workers and cluster:
-        raise ValueError("--workers: a cluster has workers of its own")
     resources = Resources(device if cluster else pick_device(device), workers, cluster)
     recorded = record.record(
         number, tier, range(seeds),
@@ -223,13 +208,10 @@ def judge(
     features: Features = "",
     out: Out = None,
 ) -> None:
-    """Write tables, figures and verdicts.
-
-    They come from evidence alone, and go into runs/judge/TIER/NUMBER, or --out.
-    """
+    """Write tables, figures and verdicts of evidence into runs/judge/TIER/NUMBER, or --out."""
+    _choose(tier, features, evidence)
     from mmlib.suite import record
 
-    _choose(tier, features, evidence)
     folder = out or Path("runs") / "judge" / tier / number
     print(record.write_judgement(number, tier, folder, evidence))
 
@@ -273,7 +255,7 @@ def search(
     weights: Weights = None,
     k: Annotated[int, Option("-k", min=1, help="how many pictures")] = 9,
     out: Annotated[Path | None, out_option("a contact sheet: .png or .html")] = None,
-    index: Annotated[Path | None, Option(help="folder of the index (default: FOLDER)")] = None,
+    index: Annotated[Path | None, out_option("folder of the index (default: FOLDER)", True)] = None,
     device: Device = "cpu",
 ) -> None:
     """Find the pictures of a folder that fit a text.
@@ -350,10 +332,10 @@ def train(
 
     --out gets it in one file; a judge is kept with the retriever that it reads.
     """
+    _choose(tier, features)
     from mmlib.core.device import pick_device
     from mmlib.suite import train
 
-    _choose(tier, features)
     print(train.train(kind, tier, out, seed, pick_device(device)))
     print(f"written to {out}")
 
@@ -390,7 +372,7 @@ def grade(
     out: Annotated[Path, out_option("CSV, a row an exercise; totals beside it")],
     jobs: Count = 1,
     timeout: Annotated[float, Option(help="seconds of an answer")] = 60.0,
-    memory: Annotated[float, Option(help="GiB of an answer")] = 2.0,
+    memory: Annotated[float, Option(max=1e6, help="GiB of an answer")] = 2.0,
     notebooks: Notebooks = None,
 ) -> None:
     """Grade what students handed in.

@@ -7,8 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
 from mmlib.core.claims import OUTCOMES, effect_text
 from mmlib.core.evidence import OTHER_FEATURES
 from mmlib.core.files import listed
@@ -74,6 +72,8 @@ def strict_json(text: str) -> Any:
 
 def form_fault(schema: Mapping[str, Any], content: Any) -> str:
     """The first fault in the content of a file by its JSON Schema; empty where it has none."""
+    import jsonschema  # late: it takes a second
+
     first = next(jsonschema.Draft202012Validator(schema).iter_errors(content), None)
     if first is None:
         return ""

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from mmlib.core import paths
-from mmlib.papers.coherence.data import pairs as coherence
-from mmlib.papers.links import run as links
 
 EVIDENCE = ("recorded", "compute")
 DEVICE = re.compile(r"auto|(cpu|cuda|mps)(:\d+)?")  # core.device knows which are there
@@ -140,9 +138,13 @@ def _allowed(number: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]
     yield "seed", SEEDS
     yield "epochs", SEEDS
     if number == "01":
+        from mmlib.papers.coherence.data import pairs as coherence  # late: PyTorch takes seconds
+
         yield "signal", coherence.SIGNALS
         yield "telling", coherence.TELLINGS
     if number == "04":
+        from mmlib.papers.links import run as links
+
         tier, live = values.get("tier", "world"), values.get("live")
         if tier != "paper":  # which has what lies in the data folder
             named = [kind for kind in links.datasets(tier) if kind != links.UNLABELLED]

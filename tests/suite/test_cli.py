@@ -4,12 +4,14 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import made_up_evidence
 import nbformat
 import numpy as np
 import pytest
+import yaml
 from test_flickr8k import NAMES
 from test_flickr8k import make as make_flickr8k
 from tiny_notebooks import (
@@ -28,6 +30,7 @@ from tiny_notebooks import (
 from mmlib.features import sets
 from mmlib.suite import cli, record, report, runner
 
+TABLES = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
 FIGURE = {"figure": "AUC", "value": 93.0, "expected": 93.5, "tolerance": 1.0, "within": True}
 CHECKS = {"evidence": "world/one", "comparable": True, "why": "", "figures": [FIGURE]}
 
@@ -139,32 +142,7 @@ def test_set_takes_a_literal_or_text(text, value):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ("03", "no notebook '03'; there are 01_one, 02_two"),
-        ("--seeds 0", "mmlib run: Invalid value for '--seeds'"),
-        ("--jobs 0", "Invalid value for '--jobs'"),
-        *((f"--timeout={t}", "Invalid value for '--timeout'") for t in ("0", "-1", "nan", "inf")),
-        ("--tire world", "mmlib run: No such option: --tire"),
-        ("--set b", "--set b: write NAME=VALUE"),
-        ("--set tier=paper", "--set tier: use --tier, once"),
-        ("--set out=x", "--set out: use --out, once"),
-        ("--set epochs=3", "01_one.ipynb: knows no parameter epochs; it has tier, seeds"),
-        ("02 --set b={1}", "a parameter is not plain data"),
-        ("--set evidence=computed", "evidence is 'computed'; it must be recorded or compute"),
-        ("--evidence none", "evidence is 'none'; it must be recorded or compute, or a folder with"),
-        ("--set features=clip", "--set features: use --features, once"),
-        ("--features clip", "--features: the tier world has features of its own"),
-        ("--tier flickr8k --features none", "none.npy: no such feature file"),
-        ("--set seeds=abc", "seeds is 'abc'; it must be a whole number, 1 or more"),
-        ("--set device=gpu", "mmlib run: no device 'gpu'"),
-        ("--set device=gpu --cluster tcp://x:1", "device is 'gpu'; it must be auto, cpu, cuda"),
-        ("--device cuda:99", "mmlib run: no device 'cuda:99': PyTorch sees "),
-        ("--notebooks none", "no notebook in "),
-        ("--cluster nonsense://x", "mmlib run: no Dask scheduler answers at nonsense://x"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), TABLES["run"])
 def test_wrong_usage_runs_nothing(notebooks, executed, capsys, monkeypatch, options, said):
     monkeypatch.setenv("MMLIB_DATA", str(notebooks / "data"))
     assert run(notebooks, *options.split()) == 2

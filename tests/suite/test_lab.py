@@ -97,6 +97,20 @@ def lab(tmp_path_factory):
             server.process.wait()
 
 
+@pytest.mark.parametrize(("user", "told"), [(0, True), (1000, False)])
+def test_root_can_open_the_lab(tmp_path, user, told):
+    for name, line in (("id", f"echo {user}"), ("jupyter-lab", 'echo "$@"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    command = ["make", "-s", "-o", "none", "lab", "READY=none", f"BIN={tmp_path}"]
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | path, capture_output=True, text=True, check=True
+    )
+    assert ("--allow-root" in done.stdout) == told
+    assert "--LabApp.default_url=/lab/tree/notebooks/00_" in done.stdout
+
+
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_in_the_browser(source, browser, lab):
     cells = nbformat.read(source, as_version=4).cells

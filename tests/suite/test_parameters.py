@@ -1,7 +1,10 @@
 """Parameters of notebooks: their names, whether they are read, and what they may be."""
 
+from pathlib import Path
+
 import made_up_evidence
 import pytest
+import yaml
 from nbformat.v4 import new_code_cell
 from scripts import ROOT
 from tiny_notebooks import PARAMETERS, SETTINGS, write_notebook
@@ -72,23 +75,8 @@ def test_which_parameters_are_read(cells, read):
     assert parameters.unread_parameters([first, *sources], {"b"}) == (set() if read else {"b"})
 
 
-WRONG = {
-    "00": {
-        "evidence": ["computed", "Compute", "", 1, None],
-        "tier": ["World", "flickr30k", None],
-        "seeds": ["abc", 0, -1, 2.5, 5.0, True, 2**40, float("nan")],
-        "device": ["gpu", "cuda:", "", 0],
-        "out": [1, None],
-    },
-    "01": {
-        "epochs": [-1, "05", 5.0],
-        "seed": ["abc", -1, 0.5],
-        "signal": [float("nan"), float("inf"), -1, 2, 0.3, "0,5", True],
-        "telling": [float("nan"), "0.5"],
-    },
-    "03": {"epochs": [-1, "", True]},
-    "04": {"system": ["ap", "TK+1/2k", "Random"], "live": ["COHESIVE", "unlabelled", "mixed5"]},
-}
+TABLES = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
+WRONG = TABLES["parameters"]
 
 
 @pytest.mark.parametrize("number", WRONG)

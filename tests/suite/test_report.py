@@ -267,6 +267,25 @@ def test_claims_of_every_tier(site):
     assert found["C9"][1:] == ["–", "supported +9 [+7.5, +10.5] AUC", "–"]
 
 
+@pytest.mark.parametrize(
+    ("parameters", "changed", "of_record"),
+    [
+        ({"tier": "world", "device": "cpu"}, "", True),
+        ({"tier": "world", "signal": 0}, "Changed in this run: signal = 0.", True),
+        ({"live": "<b>", "epochs": 1}, "Changed in this run: live = <b>, epochs = 1.", True),
+        ({"evidence": "compute"}, "Changed in this run: evidence = compute.", False),
+    ],
+)
+def test_what_a_run_changed_is_said_before_its_verdicts(run, parameters, changed, of_record):
+    write_summary(run, [entry("01_links", claims=CLAIMS, checks=CHECKS)], parameters=parameters)
+    site = report.write(run).parent
+    said = [changed] * bool(changed) + ["Verdicts of the record, not of this run."] * of_record
+    for name, then in (("index.html", "Claims of the papers"), ("claims.html", "The effect that")):
+        shown = [words(p) for p in page(site, name).main.find_all("p")]
+        assert shown[: len(said)] == said
+        assert shown[len(said)].startswith(then)
+
+
 def test_a_notebooks_page(site):
     soup = page(site, "01_links.html")
     links = {words(a): a["href"] for a in soup.main.find_all("a", href=True)}

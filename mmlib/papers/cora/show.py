@@ -279,14 +279,15 @@ def family(images: CaptionedImages, image: int = 0) -> Figure:
 def drawn_live(
     name: str, dev: str, label: str = "", epochs: int = 0
 ) -> Callable[[Sequence[Mapping[str, float]]], None]:
-    """In a notebook: draws `training_curves` after each epoch, in the place of the last ones."""
+    """In a notebook: draws `training_curves` after each epoch but the last, which clears them."""
     from IPython.display import clear_output, display
 
     def draw(history: Sequence[Mapping[str, float]]) -> None:
         figure = plots.training_curves({name: history}, dev, label, epochs)
         plt.close(figure)  # shown here alone
-        clear_output(wait=True)
-        display(figure)
+        clear_output(wait=len(history) < epochs)
+        if len(history) < epochs:
+            display(figure)
 
     return draw
 

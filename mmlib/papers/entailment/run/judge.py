@@ -198,9 +198,7 @@ def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:
     return model.to(run.device).eval()
 
 
-def miner(
-    job: Job, arrays: Arrays, run: Run = Run()
-) -> Callable[[str, np.ndarray], np.ndarray]:  # fmt: skip
+def miner(job: Job, arrays: Arrays, run: Run = Run()) -> Callable[[str, np.ndarray], np.ndarray]:
     """A job's judge: a split and pairs (n, 2) of an image and a caption -> "margin" (n,)."""
     margins = calibrated(trained(job, arrays, run), arrays, arrays.images, run.device)
     return lambda split, pairs: margins(arrays.pairs(split, pairs))["margin"]
