@@ -22,7 +22,7 @@ from scipy.special import expit, logit
 from torch import Tensor
 
 from mmlib.core.errors import DataError, Problem
-from mmlib.core.files import file_hash, read_tensors, write_tensors
+from mmlib.core.files import file_hash, read_tensors, regular_file, write_tensors
 from mmlib.core.paths import PACKAGE
 from mmlib.core.records import Samples
 from mmlib.data.overlap import Weights
@@ -51,7 +51,8 @@ def read_csv(path: Path | str) -> pd.DataFrame:
     Columns: image (its file), caption, others (a tuple). Pictures are looked for beside the file.
     Raises DataError that names file, row and mend.
     """
-    path = Path(path)
+    if (path := Path(path)).exists():
+        regular_file(path, "name a CSV file")
     try:
         table = pd.read_csv(path, header=None, dtype=str, encoding="utf-8-sig").fillna("")
     except UnicodeDecodeError:
