@@ -23,7 +23,7 @@ from mmlib.core.parallel import in_processes
 from mmlib.core.paths import PACKAGE, cache_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.core.source import source_hash
-from mmlib.world.captions import Caption, captions
+from mmlib.world.captions import FORMS, Caption, captions
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import Scene, Thing, box
 from mmlib.world.siblings import clear_family
@@ -49,24 +49,22 @@ class WorldImages(CaptionedImages):
 class Clarity:
     """What is easier than the world's usual: nothing, if not said otherwise.
 
-    families: those of `siblings.clear_family`. captions: lists of things with their colours
-    (`captions.listing`). relations: half of these say how two things are related instead. boxes:
-    features are read at the things' boxes, among others that are drawn at random, as of an object
-    detector, and not on a grid.
-    Raises ValueError for lists without clear families, whose things alone are of different kinds,
-    and for relations without lists.
+    families: those of `siblings.clear_family`. captions: lists of this form, see `captions.Lister`;
+    if complete, words alone tell no picture of a family from another. boxes: features are read at
+    the things' boxes, among random others, as of an object detector, and not on a grid.
+    Raises ValueError for an unknown form, and for lists without clear families, whose things alone
+    are of different kinds.
     """
 
     families: bool = False
-    captions: bool = False
+    captions: Sequence[str] | None = None
     boxes: bool = False
-    relations: bool = False
 
     def __post_init__(self) -> None:
-        if self.captions and not self.families:
+        if unknown := sorted({*(self.captions or ())} - {*FORMS}):
+            raise ValueError(f"no captions of form {unknown[0]!r}: there are {', '.join(FORMS)}")
+        if self.captions is not None and not self.families:
             raise ValueError("captions that list things need clear families: add families=True")
-        if self.relations and not self.captions:
-            raise ValueError("relations are said in lists of things: add captions=True")
 
 
 USUAL = Clarity()
@@ -97,7 +95,7 @@ def captioned_images(
         )
     seeds = split_seeds(split, n // family, seed)
     scenes = _composed(seeds, split, family, clarity.families, workers)
-    write = partial(captions, seed=seed, listed=clarity.captions, related=clarity.relations)
+    write = partial(captions, seed=seed, listed=clarity.captions)
     gold = tuple(in_processes(write, [(scene,) for scene in scenes], workers))
     ids = tuple(
         f"world-{split}-{scene_seed % 10**10:06d}" + (f"-{k}" if family > 1 else "")

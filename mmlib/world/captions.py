@@ -1,6 +1,6 @@
 """Captions of scenes: a grammar with synonyms that says only what is so, with its gold graph."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -11,7 +11,9 @@ from mmlib.world import words
 from mmlib.world.graphs import CONCEPTS, CaptionGraph, Edge, Fact, Node
 from mmlib.world.scenes import pick, pick_weighted
 from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF, Scene
+from mmlib.world.stories import with_article
 
+FORMS = ("relations", "complete", "synonyms", "omissions", "grammar")  # see `Lister`
 WIDEN = 0.15  # how often a caption says "animal" for "dog"
 
 
@@ -24,12 +26,11 @@ class Caption:
 
 
 def captions(
-    scene: Scene, seed: int = 0, n: int = 5, listed: bool = False, related: bool = False
+    scene: Scene, seed: int = 0, n: int = 5, listed: Collection[str] | None = None
 ) -> tuple[Caption, ...]:
     """n different captions of a scene at varied levels of detail; fewer only if it has no more.
 
-    listed: each is a `listing`. related: half of these say how two things are related, where they
-    are.
+    listed: each is a list of this form, see `Lister`.
     """
     rng = np.random.default_rng([seed, scene.seed, 3])
     by_text: dict[str, Caption] = {}
@@ -37,39 +38,12 @@ def captions(
         if len(by_text) == n:
             break
         detail = (int(rng.random() < 0.7), 2, 3, 3, 4)[i % 5]
-        new = listing(scene, rng, related) if listed else caption(scene, rng, detail)
+        writer = Writer(scene, rng) if listed is None else Lister(scene, rng, 0.0)
+        writer.form = listed or ()
+        new = writer.caption(detail)
         by_text.setdefault(new.text.lower().rstrip("."), new)
     different = list(by_text.values())
     return tuple(different[i] for i in rng.permutation(len(different)))
-
-
-def caption(scene: Scene, rng: np.random.Generator, detail: int = 3) -> Caption:
-    """One caption. Detail 0: one thing; 1: with attributes; 2: a relation or several things;
-    3: also the setting; 4: two clauses, setting, perhaps style.
-    """
-    return Writer(scene, rng).caption(detail)
-
-
-def listing(scene: Scene, rng: np.random.Generator, related: bool = False) -> Caption:
-    """Two or three things (all, where there are fewer) with their colours: no synonyms, no more.
-
-    The things are of different kinds. related: half of the captions say how two of them are
-    related, where they are, and now and then name a third thing before.
-    """
-    writer = _Lister(scene, rng, widen=0.0)
-    order = [int(i) for i in rng.permutation(len(scene.things))]
-    more = rng.random() < 0.35
-    weights = {edge: weight for edge, weight in _weights(scene.relations).items() if weight}
-    if related and weights and rng.random() < 0.5:
-        i, relation, j = pick_weighted(rng, weights)
-        third = [k for k in order if k not in (i, j)][:more]
-        phrases = [writer.phrase((k,), writer._kind(k), attributes=1) for k in third]
-        pair = writer.pair((i, relation, j), {i, j}, attributes=1, lists=False)
-        text = " and ".join([*phrases, pair.bare])
-    else:
-        phrases = [writer.phrase((k,), writer._kind(k), attributes=1) for k in order[: 2 + more]]
-        text = _enumeration(phrases)
-    return Caption(text, CaptionGraph(tuple(writer.nodes), tuple(writer.edges), None, None, (), ()))
 
 
 @dataclass(frozen=True)
@@ -109,6 +83,7 @@ class Writer:
 
     def __init__(self, scene: Scene, rng: np.random.Generator, widen: float = WIDEN):
         self.scene, self.rng, self.widen = scene, rng, widen
+        self.form: Collection[str] = ()  # of lists
         self.nodes: list[Node] = []
         self.edges: list[Edge] = []
         self.node_of: dict[int, int] = {}  # thing -> node
@@ -120,12 +95,17 @@ class Writer:
         return bool(self.rng.random() < p)
 
     def _word(self, options: str, by: str = ", ") -> str:
-        return pick(self.rng, options.split(by))
+        return self._pick(options.split(by))
+
+    def _pick(self, options: Sequence[str]) -> str:
+        return pick(self.rng, options)
 
     # --- The whole ---
 
     def caption(self, detail: int) -> Caption:
-        """The whole caption; details as for the function `caption`."""
+        """The whole caption. Detail 0: one thing; 1: with attributes; 2: a relation or several
+        things; 3: also the setting; 4: two clauses, setting, perhaps style.
+        """
         clauses = self.clauses(detail)
         text, sentence = self.sentence(clauses, detail)
         if self._chance(0.6 if sentence else 0.3):
@@ -192,7 +172,7 @@ class Writer:
         if self._chance(0.5):
             phrase, noun = self._word(words.PLACES[self.scene.setting]["scene"]).split(":")
             self.place = (f"{phrase} scene", noun)
-            start = f"{_article(phrase)} {phrase} scene"
+            start = f"{with_article(phrase)} scene"
             return f"{start} {self._word('with, showing, that shows')} {bare}", False
         first = self.end(replace(clauses[0], aloft=True)).strip()
         if all(c.participle for c in clauses) and self._chance(0.6):
@@ -406,7 +386,7 @@ class Writer:
             return f"{self._word(words.NUMBERS[len(members)])} {text}{tail}"
         if noun == "someone":
             return f"{noun}{tail}"
-        return f"{'another' if again else _article(text)} {text}{tail}"
+        return f"{'another ' + text if again else with_article(text)}{tail}"
 
     def dress(
         self, members: tuple[int, ...], concept: str, facts: Sequence[Fact], doing: str
@@ -418,7 +398,7 @@ class Writer:
         if doing or any(name == "size" for name, _ in facts) or "someone" in used:
             options = [n for n in options if not n.startswith("someone")]
         usual = self._chance(0.5)
-        singular, plural = (options[0] if usual else pick(self.rng, options)).split("/")
+        singular, plural = (options[0] if usual else self._pick(options)).split("/")
         noun = plural if many else singular
         word_of = {name: self._fact_word(concept, name, value) for name, value in facts}
         plain = word_of.get("pattern") == "plain"
@@ -433,7 +413,7 @@ class Writer:
             garments = garment + ("es" if garment.endswith("s") else "s")
             tail = f" {worn[0]} {' '.join(looks)} {garments}"
         else:
-            tail = f" {worn[0]} {_article(looks[0])} {' '.join(looks)} {garment}"
+            tail = f" {worn[0]} {with_article(' '.join([*looks, garment]))}"
         return noun, size, tail, worn, word_of
 
     def _fact_word(self, concept: str, name: str, value: str) -> str:
@@ -496,18 +476,44 @@ class Writer:
         )
 
 
-class _Lister(Writer):
-    """Says of each thing its colour, always in the first words for it."""
+class Lister(Writer):
+    """Lists two or three things (all, where there are fewer) with their colours, and no more.
+
+    The things are of different kinds. form: names of what else it does. "complete": list all
+    things; "relations": say in half of the captions how two of them are related, where they are,
+    and name the others, or now and then a third thing, before; "synonyms": for things and colours;
+    "omissions": leave out half of the colours; "grammar": write sentences instead of lists.
+    """
+
+    def caption(self, detail: int) -> Caption:
+        """A list, or a sentence of this detail."""
+        if "grammar" in self.form:
+            return super().caption(detail)
+        order = [int(i) for i in self.rng.permutation(len(self.scene.things))]
+        more = len(order) if "complete" in self.form else int(self.rng.random() < 0.35)
+        weights = {e: weight for e, weight in _weights(self.scene.relations).items() if weight}
+        if "relations" in self.form and weights and self.rng.random() < 0.5:
+            i, relation, j = pick_weighted(self.rng, weights)
+            others = [k for k in order if k not in (i, j)][:more]
+            phrases = [self.phrase((k,), self._concept(k), attributes=1) for k in others]
+            pair = self.pair((i, relation, j), {i, j}, attributes=1, lists=False)
+            text = " and ".join([*phrases, pair.bare])
+        else:
+            named = order[: 2 + more]
+            text = _enumeration([self.phrase((k,), self._concept(k), 1) for k in named])
+        return Caption(text, CaptionGraph(tuple(self.nodes), tuple(self.edges)))
 
     def _chance(self, p: float) -> bool:
-        return p >= 0.5
+        return super()._chance(p) if "grammar" in self.form else p > 0.5
 
-    def _word(self, options: str, by: str = ", ") -> str:
-        return options.split(by)[0]
+    def _pick(self, options: Sequence[str]) -> str:
+        return super()._pick(options) if "synonyms" in self.form else options[0]
 
     def choose_facts(self, members: tuple[int, ...], attributes: int) -> list[Fact]:
+        """The colour, where the form does not leave it out."""
         colour = self.common(members, "colour")
-        return [("colour", colour)] if colour else []
+        omitted = "omissions" in self.form and self.rng.random() < 0.5
+        return [("colour", colour)] if colour and not omitted else []
 
 
 @lru_cache(256)
@@ -534,7 +540,3 @@ def _sorts(kinds: tuple[str, ...]) -> list[tuple[tuple[int, ...], str]]:
 def _enumeration(phrases: Sequence[str]) -> str:
     """ "a dog, a cat and two balls"."""
     return " and ".join([", ".join(phrases[:-1]), phrases[-1]] if phrases[1:] else phrases)
-
-
-def _article(text: str) -> str:
-    return "an" if text[0] in "aeiou" else "a"

@@ -1,6 +1,5 @@
 import hashlib
 import re
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -132,22 +131,28 @@ def test_workers_change_nothing():
     assert one.captions == two.captions
 
 
-def test_listings_name_two_or_three_things_with_their_colours():
-    numbers = Counter()
-    for seed in split_seeds("val", 20):
-        for scene in clear_family(seed, "val", 4):
-            some = captions(scene, listed=True)
-            assert len({one.text for one in some}) == 5
-            assert some == captions(scene, listed=True)
-            colour_of = {item.kind: item.colour for item in scene.things}
-            for one in some:
-                assert satisfies(scene, one.graph)
-                assert not one.graph.edges
-                numbers[len(one.graph.nodes)] += 1
-                for node in one.graph.nodes:
-                    noun = words.NOUNS[node.concept][0].split("/")[0]
-                    assert node.facts == {("colour", colour_of[node.concept])}
-                    assert f" {noun}" in one.text
-                    assert colour_of[node.concept] in one.text.split()
-    assert set(numbers) == {2, 3}
-    assert 0.25 < numbers[3] / numbers.total() < 0.5
+@pytest.mark.parametrize(
+    ("form", "named", "coloured", "usual"),
+    [((), 2.35, 1, 1), (("complete",), 4.1, 1, 1), (("complete", "omissions"), 4.1, 0.5, 1),
+     (("complete", "synonyms"), 4.1, 1, 0.5), (("grammar",), 2.2, 1, 1)],
+)  # fmt: skip
+def test_lists_name_things_with_their_colours_and_differ_in_what_their_form_says(
+    form, named, coloured, usual
+):
+    scenes = [scene for seed in split_seeds("val", 20) for scene in clear_family(seed, "val", 4)]
+    nodes, first_words, said = [], [], []
+    for scene in scenes:
+        some = captions(scene, listed=form)
+        assert len({one.text for one in some}) == 5
+        assert some == captions(scene, listed=form)
+        said += [one.graph for one in some]
+        for one in some:
+            assert satisfies(scene, one.graph)
+            for node in one.graph.nodes:
+                assert {name for name, _ in node.facts} <= {"colour", "action"}
+                nodes.append("colour" in dict(node.facts))
+                first_words.append(node.noun == words.NOUNS[node.concept][0].split("/")[0])
+    assert "grammar" in form or not any(graph.edges for graph in said)
+    assert len(nodes) / len(said) == pytest.approx(named, abs=0.15)
+    assert np.mean(nodes) == pytest.approx(coloured, abs=0.03)
+    assert np.mean(first_words) == pytest.approx(usual, abs=0.1)

@@ -74,7 +74,7 @@ def test_boxes_are_those_of_the_things_and_others():
 
 
 def test_about_half_of_the_lists_with_relations_say_a_true_one():
-    clear = Clarity(families=True, captions=True, relations=True)
+    clear = Clarity(families=True, captions=["relations"])
     images = captioned_images("val", 40, family=4, clarity=clear)
     graphs = [caption.graph for group in images.gold for caption in group]
     counts = np.array([len(graph.edges) for graph in graphs])
@@ -107,9 +107,9 @@ def test_clear_families_are_composed_once(tmp_path, monkeypatch):
 
 def test_what_cannot_be_made_clear_is_said():
     with pytest.raises(ValueError, match="need clear families"):
-        Clarity(captions=True)
-    with pytest.raises(ValueError, match="add captions=True"):
-        Clarity(families=True, relations=True)
+        Clarity(captions=())
+    with pytest.raises(ValueError, match="no captions of form 'relation': there are relations, "):
+        Clarity(families=True, captions=["complete", "relation"])
     for size in (1, 6):
         with pytest.raises(ValueError, match=f"2 to 5 pictures, not {size}"):
             captioned_images("val", size, family=size, clarity=Clarity(families=True))

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from mmlib.core.contrast import NOT_TRAINED, Effects, Recorded, Vocabulary, claims_of
+from mmlib.core.contrast import NOT_TRAINED, Effects, Vocabulary, claims_of
 from mmlib.core.effects import crossed, over_seeds
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.papers.cora.run.systems import (
@@ -49,23 +49,7 @@ def captions_and_images(evidence: Evidence, dataset: str) -> tuple[slice, slice]
     return slice(captions), slice(captions, None)
 
 
-def second_half(in_family: np.ndarray) -> np.ndarray:
-    """Of captions right in their family (items,) those of unseen pairs; NaN for all others.
-
-    `data.controlled.Dials` explains the second half.
-    """
-    captions = np.flatnonzero(np.isfinite(in_family))  # pictures have no value
-    return np.where(np.arange(len(in_family)) >= captions[len(captions) // 2], in_family, np.nan)
-
-
-VOCABULARY = Vocabulary(
-    metrics={
-        "in family, unseen pairs": lambda evidence, collection, system: Recorded(
-            system, "in family", change=second_half
-        )
-    },
-    collections={"longest": longest, "tuned": tuned},
-)
+VOCABULARY = Vocabulary(collections={"longest": longest, "tuned": tuned})
 
 
 def rich(evidence: Evidence, seeds: Sequence[int], others: bool = False) -> Effects:

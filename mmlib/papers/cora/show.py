@@ -1,14 +1,12 @@
 """What is shown of paper 03: its captions and models, its tables beside ours, and figures."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mmlib import scenegraph
@@ -19,8 +17,8 @@ from mmlib.core.paths import table_beside
 from mmlib.core.ranking import KS
 from mmlib.core.records import CaptionedImages
 from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_tables, table
-from mmlib.papers.cora.claims import captions_and_images, second_half
-from mmlib.papers.cora.data.controlled import CAPTIONS, RECORDED, ControlledImages, Dials
+from mmlib.papers.cora.claims import captions_and_images
+from mmlib.papers.cora.data.controlled import CAPTIONS, RECORDED, ControlledImages
 from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.run import systems
@@ -38,8 +36,12 @@ COLOURS = dict(zip((*COMPARED, JOINT), (*plots.COLOURS[:5], plots.COLOURS[6]), s
 ON_DEV = "dev_RSUM", "RSUM on dev"
 CHANCE = 100 / FAMILY
 BOUND = (CORA, JOINT, SEQUENCE, BAG)  # of which figures have a line
-SHORT = {SEQUENCE: "Sequence", TWO_STEP: "Two steps, caption losses"}
-CLEAR = Dials(families=1000)  # whose regions get noisier and more mixed
+SHORT = {
+    SEQUENCE: "Sequence",
+    TWO_STEP: "Two steps, caption losses",
+    "Oracle of the graph": "Ideal reader",
+}
+IDEAL = {systems.IDEAL_BAG["system"]: ":", systems.ORACLES[-1]["system"]: "-."}  # lines of readers
 
 # --- Tables --------------------------------------------------------------------------------------
 
@@ -47,9 +49,10 @@ CLEAR = Dials(families=1000)  # whose regions get noisier and more mixed
 def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
     """All tables that need nothing but evidence, by name; those of a collection end with its."""
     if evidence.header["tier"] == systems.CONTROLLED_TIER:
-        cells = {row: _cells(evidence, *of) for row, of in _with_unseen(evidence.datasets).items()}
-        levels = table(cells, ORDER, lambda of, s: of.percentage(s, "in family"), None)
-        return {"binding": levels}
+        rows = {name: Cells(evidence, name) for name in evidence.datasets}
+        levels = table(rows, ORDER, lambda of, s: of.percentage(s, "in family"), None)
+        counts = table([*rows], BOUND, lambda r, s: _stalled(evidence, r, s), None)
+        return {"binding": levels, "stalled": counts}
     frames: dict[str, pd.DataFrame] = {}
     for name in evidence.datasets:
         frames[f"results_{name}"] = results(evidence, name)
@@ -199,18 +202,11 @@ def _families(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
-def _cells(evidence: Evidence, dataset: str, unseen: bool = False) -> Cells:
-    """How often captions find their picture; unseen: of the second half alone."""
-    return Cells(evidence, dataset, figure=second_half if unseen else None)
-
-
-def _with_unseen(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
-    rows = {}
-    for name in names:
-        rows[name] = (name, False)
-        if name == "unseen pairs":
-            rows[f"{name}, alone"] = (name, True)
-    return rows
+def _stalled(evidence: Evidence, dataset: str, *names: str) -> str | None:
+    """Of a collection's trainings those that end ten points below the best of their system."""
+    levels = [evidence.means(dataset, name, "in family") for name in names]
+    far = np.concatenate([level < max(level, default=0) - 10 for level in levels])
+    return f"{far.sum()} of {len(far)}" if len(far) else None
 
 
 def _parse_errors(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -323,14 +319,18 @@ def controlled_family(
     return figure
 
 
-def in_family(bars: Mapping[str, float], title: str = "") -> Figure:
-    """How often captions find their picture in its family, a bar a system, in percent."""
+def in_family(bars: Mapping[str, float], ideal_bag: float, title: str = "") -> Figure:
+    """How often captions find their picture in its family, a bar a system, in percent.
+
+    ideal_bag: what an ideal bag of words would reach, a line beside that of chance.
+    """
     figure, axis = plt.subplots(figsize=(6, 0.5 * len(bars) + 1.2))
     names = list(bars)[::-1]
     labels = [SHORT.get(name, name) for name in names]
     drawn = axis.barh(labels, [bars[name] for name in names], color=[COLOURS[n] for n in names])
     axis.bar_label(drawn, fmt="%.0f", padding=3)
     plots.chance_line(axis, CHANCE, upright=True)
+    axis.axvline(ideal_bag, color="#d55e00", linestyle=":", linewidth=3, label="ideal bag of words")
     axis.set(xlim=(0, 105), xlabel="captions that find their picture in its family in %")
     figure.suptitle(title, fontsize=10)
     axis.legend(loc="lower right", fontsize=8)
@@ -343,9 +343,7 @@ def in_family(bars: Mapping[str, float], title: str = "") -> Figure:
 def figures(evidence: Evidence) -> dict[str, Figure]:
     """All figures that need nothing but evidence, by file name."""
     if evidence.header["tier"] == systems.CONTROLLED_TIER:
-        maps = dict(binding=binding_by_pictures, regions=binding_by_regions, drawn=binding_drawn)
-        axes = [n for n in RECORDED if n.endswith(" families") or n.startswith("noise ")]
-        return {n: maps[n](evidence) for n in maps if {*axes} <= {*evidence.datasets}}
+        return {"binding": binding_map(evidence), "drawn": binding_drawn(evidence)}
     panels = {}
     for name in (name for name in evidence.datasets if not name.endswith(WITH_BERT)):
         shown = [row for row in with_rows(evidence, name, ORDER) if row != "Random"]
@@ -376,14 +374,6 @@ def _shares(
     return {x: (s.mean(), s.min(), s.max()) for x, s in shares.items() if len(s)}
 
 
-def _lines(axis: Axes, evidence: Evidence, datasets: Mapping[float, str]) -> None:
-    """A line a system over the places of data sets: right in family, mean and range of seeds."""
-    series = {SHORT.get(s, s): _shares(evidence, datasets, s) for s in BOUND}
-    plots.spans(axis, series, [COLOURS[s] for s in BOUND], style="o-", upright=True)
-    plots.chance_line(axis, CHANCE)
-    axis.set(ylim=(0, 103))
-
-
 def _trainings(evidence: Evidence, *datasets: str) -> str:
     counts = {
         len(evidence.means(dataset, system, "in family"))
@@ -393,119 +383,38 @@ def _trainings(evidence: Evidence, *datasets: str) -> str:
     return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' * (most > 1)}"
 
 
-def _made_up(evidence: Evidence) -> dict[str, Dials]:
-    """The dials of the recorded collections that are not drawn."""
-    return {
-        name: dials
-        for name, dials in RECORDED.items()
-        if name in evidence.datasets and isinstance(dials, Dials)
-    }
-
-
-def binding_by_pictures(evidence: Evidence) -> Figure:
-    """In family over training pictures, of the smallest and the largest vocabulary."""
-    panels: dict[tuple[int, int], dict[float, str]] = {}
-    for name, dials in _made_up(evidence).items():
-        if name.endswith(" families"):
-            panels.setdefault((dials.kinds, dials.colours), {})[FAMILY * dials.families] = name
-    several = sorted(words for words, sets in panels.items() if len(sets) > 1)
-    ends = sorted({*several[:1], *several[-1:]})
-    size = (3 * len(ends) + 3, 3.5)
-    figure, axes = plt.subplots(1, len(ends), figsize=size, sharey=True, squeeze=False)
-    for axis, words in zip(axes[0], ends, strict=True):
-        by_pictures = dict(sorted(panels[words].items()))
-        axis.set_xscale("log")
-        _lines(axis, evidence, by_pictures)
-        axis.set(xlabel="training pictures", title="{} kinds × {} colours".format(*words),
-                 xticks=[*by_pictures], xticklabels=[*by_pictures])  # fmt: skip
-        axis.minorticks_off()
-    axes[0, 0].set_ylabel("right in family in %")
-    figure.suptitle("With more pictures the graph encoders learn who has what, a bag hardly")
-    plots.legend_below(figure)
-    return figure
-
-
-def binding_by_regions(evidence: Evidence) -> Figure:
-    """In family over noise and mixing of regions, a heat map a system."""
-    cells = {
-        (dials.noise, dials.mixing): name
-        for name, dials in _made_up(evidence).items()
-        if replace(dials, noise=CLEAR.noise, mixing=CLEAR.mixing) == CLEAR
-    }
-    noises, mixings = (sorted({key[i] for key in cells}) for i in (0, 1))
-    names = (CORA, SEQUENCE, BAG)
-    figure, axes = plt.subplots(1, len(names), figsize=(3.3 * len(names), 3.2))
-    for axis, name in zip(axes, names, strict=True):
-        shares = {at: _cells(evidence, of).mean(name, "in family") for at, of in cells.items()}
-        grid = pd.DataFrame(
-            [[shares.get((n, m), np.nan) for m in mixings] for n in noises], noises, mixings
-        )
-        plots.heat_map(axis, grid, CHANCE, 100)
-        axis.set(title=name, xlabel="mixing of regions", ylabel="noise on regions")
-    seeds = _trainings(evidence, *cells.values())
-    figure.suptitle(f"Right in family in %; chance is {CHANCE:.0f}; {seeds} a cell")
-    return figure
-
-
 def binding_drawn(evidence: Evidence) -> Figure:
-    """In family of the drawn collections on record, a line a system: mean and range of seeds."""
-    made_up = _made_up(evidence)
-    names = [name for name in RECORDED if name in evidence.datasets and name not in made_up]
+    """In family of the drawn collections on record, a line a system: mean and range of seeds.
+
+    Beside them what guessing reaches, and ideal readers of words and of graphs.
+    """
+    names = [name for name in RECORDED if name in evidence.datasets and name.startswith("drawn")]
     figure, axis = plt.subplots(figsize=(9, 3.8))
-    _lines(axis, evidence, dict(enumerate(names)))
+    for chosen, style in [(BOUND, "o-"), *(([name], style) for name, style in IDEAL.items())]:
+        shares = {s: _shares(evidence, dict(enumerate(names)), s) for s in chosen}
+        series = {SHORT.get(s, s): spans for s, spans in shares.items() if spans}
+        colours = [COLOURS.get(s, "#777777") for s, spans in shares.items() if spans]
+        plots.spans(axis, series, colours, style=style, upright=True)
+    plots.chance_line(axis, CHANCE)
     texts = [f"{name}\n{_trainings(evidence, name)}".replace(", ", ",\n") for name in names]
-    axis.set(ylabel="right in family in %", xticks=range(len(names)), xticklabels=texts)
-    axis.set_title("Who has what is learnt until captions are sentences that leave attributes out")
+    axis.set(ylabel="right in family in %", xticks=range(len(names)), xticklabels=texts,
+             ylim=(0, 103))  # fmt: skip
+    axis.set_title("Who has what is learnt from lists, and not from the world's sentences")
     plots.legend_below(figure)
     return figure
 
 
 def binding_map(evidence: Evidence) -> Figure:
-    """In family of the controlled collections that no other figure shows, and those drawn."""
-    rows = _with_unseen(
-        name for name in RECORDED
-        if name in evidence.datasets and not name.startswith("noise ")
-        and not name.endswith(" families")
-    )  # fmt: skip
-    labels = {f"{name}; {_trainings(evidence, row[0])}": row for name, row in rows.items()}
-    columns = {SHORT.get(name, name): name for name in BOUND}
-    grid = table(labels, columns, lambda r, s: _cells(evidence, *r).mean(s, "in family"), None)
+    """In family of the controlled collections, and ideal readers of words and of graphs."""
+    labels = {
+        f"{name}; {_trainings(evidence, name)}, {_stalled(evidence, name, *BOUND)} stalled": name
+        for name in RECORDED if name in evidence.datasets
+    }  # fmt: skip
+    columns = {SHORT.get(name, name): name for name in (*BOUND, *IDEAL)}
+    grid = table(labels, columns, lambda r, s: Cells(evidence, r).mean(s, "in family"), None)
     figure, axis = plt.subplots(figsize=(7.5, 0.33 * len(grid) + 1))
     plots.heat_map(axis, grid, CHANCE, 100)
     axis.set_title(f"Who has what, right in family in %; chance is {CHANCE:.0f}")
-    return figure
-
-
-def binding_by_captions(controlled: Evidence, recorded: Sequence[Evidence]) -> Figure:
-    """In family by how many attributes captions give a thing, made up and in `recorded`."""
-    sets = [
-        (dials.described, name, controlled) for name, dials in _made_up(controlled).items()
-        if dials.structure == CLEAR.structure
-        and replace(dials, described=1.0, named=2) == CLEAR
-    ]  # fmt: skip
-    for evidence, name in _plain(recorded):
-        attributes, objects = (
-            np.nansum(evidence.values(name, systems.CAPTIONS, kind)[0])
-            for kind in ("attributes", "objects")
-        )
-        sets.append((float(attributes / objects), name, evidence))
-    sets = sorted(sets, key=lambda row: -row[0])
-    figure, axis = plt.subplots(figsize=(8, 0.42 * len(sets) + 1.5))
-    names = (CORA, SEQUENCE, BAG)
-    series: dict[str, dict[float, plots.Span]] = {SHORT.get(s, s): {} for s in names}
-    for y, (_, name, evidence) in enumerate(sets):
-        for system in names:
-            series[SHORT.get(system, system)] |= _shares(evidence, {y: name}, system)
-        if not evidence.has(name, CORA, "in family"):
-            axis.text(CHANCE + 3, y, "no families to measure it in", va="center", fontsize=9)
-    plots.spans(axis, series, [COLOURS[name] for name in names])
-    plots.chance_line(axis, CHANCE, upright=True)
-    plots.name_rows(
-        axis, [f"{COLLECTIONS.get(name, name)}: {share:.2g} a thing" for share, name, _ in sets]
-    )
-    axis.set(xlabel="right in family in %", xlim=(0, 103),
-             title="The fewer attributes captions give a thing, the less is bound")  # fmt: skip
-    plots.legend_below(figure)
     return figure
 
 

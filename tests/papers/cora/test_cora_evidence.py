@@ -23,8 +23,8 @@ def evidence():
 
 @pytest.fixture(scope="module")
 def controlled():
-    """Two controlled collections that differ in what captions say, and one that is drawn."""
-    names = "40 × 12, 1000 families", "55 % of colours", "drawn"
+    """Controlled collections, made up and drawn."""
+    names = "40 × 12, 100 families", "drawn"
     return made_up_cora.together(*(made_up_cora.make("controlled", name) for name in names))
 
 
@@ -159,22 +159,24 @@ def test_trainings_made_again_differ_where_they_do():
 
 def test_the_map_has_what_is_recorded(controlled):
     [axis] = show.binding_map(controlled).axes
-    rows = ["55 % of colours", "drawn"]
-    assert [label.get_text() for label in axis.get_yticklabels()] == [f"{r}; 4 seeds" for r in rows]
-    means = [np.nanmean(controlled.values(r, s, "in family")) for r in rows for s in show.BOUND]
+    rows, shown = ["40 × 12, 100 families", "drawn"], [*show.BOUND[::2], *show.IDEAL]
+    labels = [label.get_text() for label in axis.get_yticklabels()]
+    assert labels == [f"{row}; 4 seeds, 0 of 8 stalled" for row in rows]
+    means = [np.nanmean(controlled.values(r, s, "in family")) for r in rows for s in shown]
     assert [text.get_text() for text in axis.texts] == [f"{mean:.0f}" for mean in means]
 
 
-def test_what_captions_say_orders_the_collections(controlled, evidence):
-    attributes, objects = (
-        np.nansum(evidence.values("world", CAPTIONS, kind)[0]) for kind in ("attributes", "objects")
-    )
-    shares = {"40 × 12, 1000 families": 1.0, "55 % of colours": 0.55,
-              "drawn, sentences": attributes / objects}  # fmt: skip
-    [axis] = show.binding_by_captions(controlled, [evidence]).axes
-    order = sorted(shares, key=lambda name: -shares[name])
-    wanted = [f"{name}: {shares[name]:.2g} a thing" for name in order]
-    assert [label.get_text() for label in axis.get_yticklabels()] == wanted
+def test_a_training_has_stalled_where_it_ends_far_below_the_best_of_its_system(controlled):
+    series = controlled.series
+    rows = series["system"].eq("CORA") & series["metric"].eq("in family") & series["seed"].eq(2)
+    for level, stalled in ((-9, "0 of 4"), (-11, "1 of 4")):
+        best = controlled.means("drawn", "CORA", "in family").drop(2).max()
+        values = [
+            np.full(240, best + level) if row else v
+            for row, v in zip(rows, series["value"], strict=True)
+        ]
+        table = show.tables(replace(controlled, series=series.assign(value=values)))["stalled"]
+        assert table.loc["drawn", "CORA"] == stalled
 
 
 def test_the_summary_has_the_means_of_both_measures(evidence):

@@ -248,7 +248,8 @@ def test_the_parts_of_a_query_are_timed(monkeypatch):
     [("world", "world"), ("flickr8k", "flickr8k"), ("paper", "coco"), ("controlled", "drawn")],
 )
 def test_the_jobs_of_a_record_have_every_system_once_and_its_budget(arrays, tier, dataset):
-    stages = jobs.stages(tier, {dataset: arrays}, range(2))
+    bag = np.full(1, 25.0) if tier in ("world", "controlled") else None  # scenes are known
+    stages = jobs.stages(tier, {dataset: replace(arrays, ideal_bag=bag)}, range(2))
     made = [(stage.function, one) for stage in stages for one in stage.jobs]
     trained = [one for function, one in made if function is train_and_score]
     names = [one.system["system"] for one in trained if one.seed == 0]
@@ -261,9 +262,9 @@ def test_the_jobs_of_a_record_have_every_system_once_and_its_budget(arrays, tier
         "authors" if tier == "paper" else "exact"
     }
     untrained = {one.system["system"] for function, one in made if function is not train_and_score}
-    oracle = "Oracle of the graph"
+    oracles = {"Oracle of the graph", *["Ideal bag of words"][: bag is not None]}
     chance = {"Random", "Ridge on words", "Ridge on the graph's words", CAPTIONS, "Query time"}
-    assert untrained == {oracle} | (set() if tier == "controlled" else chance)
+    assert untrained == oracles | (set() if tier == "controlled" else chance)
 
 
 def test_the_budgets_of_the_papers_data_are_the_papers():

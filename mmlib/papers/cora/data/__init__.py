@@ -176,8 +176,8 @@ def prepare(
     test = collection.images["test"]
     family = world.FAMILY if isinstance(test, WorldImages) else 1
     queries = tuple(collection.captions("test")[:QUERIES])
-    truth = world.truth(test) if for_record else {}
-    return Arrays(splits, table, vocabulary.words, truth, queries, source, family)
+    truth, bag = (world.truth(test), world.ideal_bag(test)) if for_record else ({}, None)
+    return Arrays(splits, table, vocabulary.words, truth, queries, source, family, bag)
 
 
 def word_vectors(captions: Sequence[str], settings: Settings) -> tuple[Vocabulary, np.ndarray]:

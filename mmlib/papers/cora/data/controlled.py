@@ -5,8 +5,9 @@ noise. The four pictures of a family have the same things and the same colours; 
 which colour differs. A caption names some of the things with their colours.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from mmlib.core.paths import table_beside
 from mmlib.core.records import CaptionedImages
 from mmlib.features.text import Vocabulary, tokenize
 from mmlib.papers.cora.data.texts import DELIMITERS, Captions, Reader
-from mmlib.papers.cora.data.world import FAMILY, oracle_scores
+from mmlib.papers.cora.data.world import FAMILY, guesses, oracle_scores
 from mmlib.papers.cora.run.batches import Arrays, Split
 from mmlib.papers.cora.run.systems import CONTROLLED, SPLITS
 from mmlib.world import Clarity
@@ -45,14 +46,14 @@ class Dials:
     kinds: int = 40  # how many there are
     colours: int = 12  # or, of structure "relations", how many relations
     families: int = 400  # training pictures by four
-    named: int = 2  # of the four things in a picture those that a caption names
+    named: int = 4  # of the four things in a picture those that a caption names
     described: float = 1.0  # the share of these whose colour the caption gives
     # Who has which of the colours, or who of each pair is the subject of a relation.
     structure: Literal["colours", "relations"] = "colours"
     noise: float = 0.3  # its deviation; that of kinds and colours is 1
     mixing: float = 0.0  # how far regions leak into each other, 0 not at all
-    # A third of the pairs of kind and colour is in no training picture, and the second half of the
-    # test pictures shows nothing but such pairs.
+    # A third of the pairs of kind and colour is in no training picture, and test pictures show
+    # nothing but such pairs.
     unseen: bool = False
 
     def __post_init__(self) -> None:
@@ -73,9 +74,11 @@ class Dials:
 
 # Of each collection on record its dials, or of a drawn one what is clear in it.
 RECORDED: dict[str, Dials | Clarity] = {
-    name: Clarity(**dict.fromkeys(dials["drawn"], True))
+    name: Clarity(families=True, **dials["drawn"])
     if "drawn" in dials
-    else Dials(**{dial: value for dial, value in dials.items() if dial != "longer"})
+    else Dials(
+        **{dial: value for dial, value in dials.items() if dial not in ("longer", "systems")}
+    )
     for name, dials in CONTROLLED.items()
 }
 
@@ -96,10 +99,9 @@ def load(dials: Dials) -> Captions:
     images, graphs = {}, {}
     for i, split in enumerate(SPLITS):
         rng = np.random.default_rng([0, i])
-        families = FAMILIES.get(split, dials.families)
         features, facts, captions = [], [], []
-        for family in range(families):
-            kinds, looks = _family(dials, split == "test" and family >= families // 2, rng)
+        for _ in range(FAMILIES.get(split, dials.families)):
+            kinds, looks = _family(dials, split == "test", rng)
             names = [_WORDS["kinds"][kind] for kind in kinds]
             for looks_of_picture in looks:
                 regions = 0.5 * rng.normal(size=(REGIONS, WIDTH))  # some show nothing
@@ -179,6 +181,18 @@ def _caption(
     return frozenset(facts), {"caption": caption, "entities": entities, "relations": relations}
 
 
+def ideal_bag(images: ControlledImages) -> np.ndarray:
+    """How often an ideal bag of words finds a caption's picture, see `world.ideal_bag`."""
+
+    def words(facts: Iterable[Fact]) -> list[str]:
+        return sorted(word for fact in facts for word in fact)
+
+    def fits(said: frozenset[Fact], shown: frozenset[Fact]) -> bool:
+        return any(words(part) == words(said) for part in combinations(shown, len(said)))
+
+    return guesses(images.facts, images.said, fits)
+
+
 def _no_picture(row: int) -> Image.Image:
     raise ValueError("controlled pictures are not drawn: they are regions alone")
 
@@ -204,4 +218,7 @@ def arrays(collection: Captions) -> Arrays:
     assert isinstance(test, ControlledImages)
     said = [facts for group in test.said for facts in group]
     holds = np.array([[facts <= shown for facts in said] for shown in test.facts])
-    return Arrays(splits, embeddings, vocabulary, oracle_scores({"graph": holds}), family=FAMILY)
+    return Arrays(
+        splits, embeddings, vocabulary, oracle_scores({"graph": holds}), family=FAMILY,
+        ideal_bag=ideal_bag(test),
+    )  # fmt: skip

@@ -1,8 +1,11 @@
 """Tier world: drawn pictures whose scenes, and so the gold graphs and the truth, are known."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import lru_cache
+from itertools import permutations
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,10 +24,13 @@ WORLD_IMAGES = {"train": 4000, "val": 200, "test": 600}
 DRAWN_IMAGES = {"train": 4000, "val": 200, "test": 400}  # as many as of the other controlled ones
 # How easy each collection is to see and to read.
 CLARITY = {
-    "clear": Clarity(families=True, captions=True, boxes=True, relations=True),
+    "clear": Clarity(families=True, captions=("relations",), boxes=True),
     "world": USUAL,
 }
 FAMILY = 4  # pictures that structure alone tells apart
+Bag = tuple[Sequence[object], Sequence[object], Sequence[str]]  # see `words_fit`
+Picture = TypeVar("Picture")
+Said = TypeVar("Said")
 
 
 def load(
@@ -61,6 +67,54 @@ def truth(images: CaptionedImages) -> dict[str, np.ndarray]:
     return oracle_scores({"words": words, "entities": entities, "graph": graph})
 
 
+def ideal_bag(images: CaptionedImages) -> np.ndarray | None:
+    """How often an ideal bag of words finds a caption's picture in its family, in %: (captions,).
+
+    It knows what every picture shows, but of the caption only which words are there, and guesses
+    among the pictures that they fit: see `words_fit`. None where scenes are not known.
+    """
+    if not isinstance(images, WorldImages):
+        return None
+    bags = [[_bag_of_caption(caption.graph) for caption in group] for group in images.gold]
+    return guesses(images.scenes, bags, words_fit)
+
+
+def guesses(
+    pictures: Sequence[Picture],
+    said: Sequence[Sequence[Said]],
+    fits: Callable[[Said, Picture], bool],
+) -> np.ndarray:
+    """100 over the pictures of its family that each caption fits, (captions,), its own among them.
+
+    said: of each picture what its captions say; families one after another.
+    """
+    shares = []
+    for i, of_picture in enumerate(said):
+        first = i // FAMILY * FAMILY
+        for caption in of_picture:
+            fitting = [fits(caption, picture) for picture in pictures[first : first + FAMILY]]
+            assert fitting[i - first], f"{caption} is not true of picture {i}"
+            shares.append(100 / sum(fitting))
+    return np.array(shares)
+
+
+def words_fit(bag: Bag, scene: Scene) -> bool:
+    """Whether a scene has what a caption's words name, whoever has it.
+
+    bag: the caption's things, their attributes and the names of its relations. Some things of the
+    scene must be these, have all the attributes among them, and have as many such relations.
+    """
+    names, attributes, relations = bag
+    things = _facts_of_things(scene)
+    for chosen in permutations(range(len(things)), len(names)):
+        if all(name in things[i] for name, i in zip(names, chosen, strict=True)):
+            among = Counter(relation for i, relation, j in scene.relations if {i, j} <= {*chosen})
+            shown = Counter(fact for i in chosen for fact in things[i])
+            if Counter(attributes) <= shown and Counter(relations) <= among:
+                return True
+    return False
+
+
 def oracle_scores(holds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Scores of what holds of which image, (images, captions): see `truth`."""
     scores = {}
@@ -73,15 +127,27 @@ def oracle_scores(holds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _facts_of_scene(scene: Scene) -> frozenset[object]:
     facts: set[object] = {("setting", scene.setting), ("style", scene.style)}
     facts |= {relation for _, relation, _ in scene.relations}
-    for item in scene.things:
-        facts |= {("is", name) for name, kinds in CONCEPTS.items() if item.kind in kinds}
-        facts |= {(name, getattr(item, name)) for name in ("colour", "size", "pattern", "action")}
-    return frozenset(facts)
+    return frozenset(facts.union(*_facts_of_things(scene)))
+
+
+@lru_cache(4 * FAMILY)
+def _facts_of_things(scene: Scene) -> list[frozenset[object]]:
+    return [
+        frozenset(
+            {("is", name) for name, kinds in CONCEPTS.items() if item.kind in kinds}
+            | {(name, getattr(item, name)) for name in ("colour", "size", "pattern", "action")}
+        )
+        for item in scene.things
+    ]
+
+
+def _bag_of_caption(graph: CaptionGraph) -> Bag:
+    names = [("is", node.concept) for node in graph.nodes]
+    attributes = [fact for node in graph.nodes for fact in node.facts]
+    return names, attributes, [edge.relation for edge in graph.edges]
 
 
 def _facts_of_caption(graph: CaptionGraph) -> frozenset[object]:
-    facts: set[object] = {edge.relation for edge in graph.edges}
-    for node in graph.nodes:
-        facts |= {("is", node.concept), *node.facts}
+    facts: set[object] = {fact for facts in _bag_of_caption(graph) for fact in facts}
     outside = {"setting": graph.setting, "style": graph.style}
     return frozenset(facts | {(name, value) for name, value in outside.items() if value})

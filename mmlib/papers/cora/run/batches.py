@@ -237,6 +237,7 @@ class Arrays:
     queries: tuple[str, ...] = ()  # some test captions, to be timed
     bert: tuple[str, str] = ("", "")  # a BERT's folder, and a hash of its weights
     family: int = 1  # so many neighbouring images differ in structure alone
+    ideal_bag: np.ndarray | None = None  # (test captions,): see `data.world.ideal_bag`
 
     @cached_property
     def fingerprint(self) -> str:

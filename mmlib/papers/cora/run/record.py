@@ -11,7 +11,7 @@ from mmlib.papers.cora.data import Study, load_arrays, load_study
 from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.baselines import describe_captions, score, time_queries
 from mmlib.papers.cora.run.batches import Arrays
-from mmlib.papers.cora.run.systems import BASELINES, ORACLES, PAPER, budget
+from mmlib.papers.cora.run.systems import BASELINES, IDEAL_BAG, ORACLES, PAPER, budget
 from mmlib.papers.cora.run.train import train_and_score
 from mmlib.papers.cora.show import figures, tables
 
@@ -28,9 +28,11 @@ def trainings(tier: str, names: Collection[str], seeds: Iterable[int]) -> list[J
 
 def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
     """All jobs of a record. Baselines, oracles and times are those of the plain collections."""
+    ideal = [Job(PAPER, tier, n, IDEAL_BAG, NO_SEED) for n in data if data[n].ideal_bag is not None]
     if tier == systems.CONTROLLED_TIER:
         oracles = [Job(PAPER, tier, dataset, ORACLES[-1], NO_SEED) for dataset in data]
-        return [Stage(score, oracles), Stage(train_and_score, trainings(tier, data, seeds))]
+        trained = Stage(train_and_score, trainings(tier, data, seeds))
+        return [Stage(score, ideal + oracles), trained]
     plain = {name: arrays for name, arrays in data.items() if name == systems.original(name)}
     scorings = [
         Job(PAPER, tier, dataset, row, seed)
@@ -42,7 +44,7 @@ def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[
     time_of = {"system": systems.QUERY_TIME}
     timed = [Job(PAPER, tier, n, time_of, NO_SEED, asdict(budget(tier, n))) for n in plain]
     return [
-        Stage(score, scorings),
+        Stage(score, [*scorings, *(job for job in ideal if job.dataset in plain)]),
         Stage(describe_captions, described),
         Stage(train_and_score, trainings(tier, data, seeds)),
         Stage(time_queries, timed, parallel=False),

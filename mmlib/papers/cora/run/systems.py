@@ -122,9 +122,10 @@ CORA, TWO_STEP, JOINT, SEQUENCE, BAG, OURS, VSE, GOLD, AUTHORS = (SYSTEMS[name] 
     "CORA", "Two-step, caption losses", "Joint", "Sequence, CORA's rest", "Bag of phrases",
     "Two-step, residual path and short cut", "VSE∞", "CORA, gold graphs", "CORA, authors' form",
 ))  # fmt: skip
-BASELINES, ORACLES = _TABLE["baselines"], _TABLE["oracles"]
+BASELINES, ORACLES, IDEAL_BAG = (_TABLE[name] for name in ("baselines", "oracles", "ideal bag"))
 # All systems in the order of tables, and those that figures tell apart by colours.
-ORDER = [row["system"] for row in BASELINES] + list({**SYSTEMS, **_TABLE["others"]})
+ORDER = [row["system"] for row in (*BASELINES, IDEAL_BAG)]
+ORDER += list({**SYSTEMS, **_TABLE["others"]})
 ORDER += [row["system"] for row in ORACLES]
 COMPARED = (CORA.system, OURS.system, BAG.system, TWO_STEP.system, SEQUENCE.system)
 COMPARISONS = [tuple(pair.split(" − ")) for pair in _TABLE["comparisons"]]
@@ -176,8 +177,9 @@ def trained_systems(dataset: str) -> list[System]:
         rows = [row for row in SYSTEMS.values() if row != GOLD or dataset in DATASETS["world"]]
         rows = [row for row in rows if dataset != CLEAR or row.system in _TABLE["on clear"]]
     else:
-        ending = dataset.removeprefix(original(dataset))
-        names = ON_CONTROLLED if dataset in CONTROLLED else _TABLE[ENDINGS[ending]]
+        names = CONTROLLED.get(dataset, {}).get("systems", ON_CONTROLLED)
+        if dataset not in CONTROLLED:
+            names = _TABLE[ENDINGS[dataset.removeprefix(original(dataset))]]
         rows = [replace(system(name), record_diagnostics=False) for name in names]
     if original(dataset) in DATASETS["paper"]:
         rows = [replace(row, contrast="authors") for row in rows]
@@ -188,8 +190,8 @@ def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
     """The columns of each system, trained or not, that may be in a collection's record."""
     rows: list[Mapping[str, Any]] = [asdict(row) for row in trained_systems(dataset)]
     if dataset in CONTROLLED:
-        rows.append(ORACLES[-1])
+        rows += [IDEAL_BAG, ORACLES[-1]]
     else:
-        rows.append({"system": CAPTIONS})
-        rows += (*BASELINES, *ORACLES, {"system": QUERY_TIME}) * (dataset == original(dataset))
+        plain = (*BASELINES, IDEAL_BAG, *ORACLES, {"system": QUERY_TIME})
+        rows += [{"system": CAPTIONS}, *plain * (dataset == original(dataset))]
     return {row["system"]: row for row in rows}

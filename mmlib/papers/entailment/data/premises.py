@@ -67,7 +67,7 @@ def write_caption(
 ) -> tuple[Caption, dict[int, int]] | None:
     """A caption of a part of a scene, and which node stands for which thing: {thing: node}.
 
-    None where 60 tries say more than is in it. Details as for `mmlib.world.captions.caption`.
+    None where 60 tries say more than is in it. Details as for `mmlib.world.captions.Writer`.
     """
     if not content.setting:
         detail = min(detail, 2)  # higher ones end in a setting
