@@ -45,7 +45,7 @@ from mmlib.papers.cora.run.systems import CORA, Settings, System
 from mmlib.papers.cora.variants import PrintedGATv2, build
 from mmlib.scenegraph import graph_of, parse
 from mmlib.scenegraph.parser import load_english
-from mmlib.world.captions import caption
+from mmlib.world.captions import Writer
 from mmlib.world.scenes import sample_scene, split_seeds
 
 REGIONS, FEATURES = 36, 2048
@@ -65,7 +65,7 @@ def captions_of(tier: str, split: str, count: int) -> list[str]:
         rows = np.random.default_rng(0).permutation(len(texts))
         return list(dict.fromkeys(texts[row] for row in rows))[:count]
     drawn = (
-        caption(sample_scene(seed), np.random.default_rng(seed)).text
+        Writer(sample_scene(seed), np.random.default_rng(seed)).caption(3).text
         for seed in split_seeds(split, 3 * count)
     )
     return list(dict.fromkeys(drawn))[:count]

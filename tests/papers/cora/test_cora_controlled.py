@@ -1,6 +1,5 @@
 """Controlled collections: what their families share, what captions say, and what is recorded."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -8,14 +7,12 @@ import pytest
 
 from mmlib.core.paths import table_beside
 from mmlib.papers.cora import claims
-from mmlib.papers.cora.data import controlled, load_arrays, load_study, world
+from mmlib.papers.cora.data import controlled, world
 from mmlib.papers.cora.data.controlled import Dials
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.method import right_in_family
-from mmlib.papers.cora.run.systems import CONTROLLED
 from mmlib.scenegraph import attributes, objects, phrase, relations
-from mmlib.suite import record
-from mmlib.world import BOXES, Clarity, captioned_images
+from mmlib.world import Clarity, captioned_images
 from mmlib.world.graphs import CaptionGraph, Edge, Node
 from mmlib.world.schema import Scene, Thing
 
@@ -124,49 +121,26 @@ def test_words_tell_a_picture_only_where_captions_leave_out_things(collection, r
     assert shares.mean() == pytest.approx(right, abs=5 * (right > 25))
 
 
-def test_claims_on_who_has_what_are_about_collections_in_which_words_tell_nothing():
-    evidence, rows = record.read("03", "controlled"), table_beside(claims.__file__)
-    used = {
-        name for row in rows.values() for name in row.get("collections", ()) if name in CONTROLLED
+def test_only_a_claim_that_compares_with_no_bag_is_about_captions_whose_words_tell():
+    rows = table_beside(claims.__file__)
+    telling = {
+        name for name, row in rows.items() if {*row.get("collections", ())} & {*IN_SENTENCES}
     }
-    bags = {
-        name: np.nanmax(evidence.values(name, "Ideal bag of words", "in family"))
-        for name in used & {*evidence.datasets}
-    }
-    assert len(bags) > 2
-    assert {name for name, right in bags.items() if right > 25} <= {"drawn, in sentences"}  # B9's
+    assert telling == {"B9"}
 
 
-def test_drawn_collections_are_the_worlds_made_easy(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    monkeypatch.setattr(world, "DRAWN_IMAGES", {"train": 24, "val": 4, "test": 12})
-    names = ["drawn", "drawn, on a grid"]
-    study = load_study("controlled", names)
-    arrays = load_arrays(study, "controlled")
-    easy, usual = (one.splits["test"].features for one in arrays.values())
-    assert (easy.shape, usual.shape) == ((12, BOXES, 128), (12, 16, 128))
-    assert study[names[0]].images["test"].scenes == study[names[1]].images["test"].scenes
-    assert all(one.family == FAMILY for one in arrays.values())
-
-
-def test_words_fit_a_scene_that_has_as_many_of_everything_whoever_has_it():
+@pytest.mark.parametrize(
+    ("colours", "edges", "fits"),
+    [("blue red -", (), True), ("blue red -", ((1, "chasing", 0),), True),
+     ("red - blue", (), False), ("red red -", (), False), ("blue red -", ((0, "near", 1),), False),
+     ("blue red -", ((0, "chasing", 1), (1, "chasing", 0)), False)],
+)  # fmt: skip
+def test_words_fit_a_scene_that_has_as_many_of_everything_whoever_has_it(colours, edges, fits):
     look = {"size": "large", "pattern": "plain", "action": None, "x": 0.5, "y": 0.7}
-    things = (
-        Thing("dog", "red", **look),
-        Thing("cat", "blue", **look),
-        Thing("box", "red", **look),
-    )
-    scene = Scene(things, ((0, "chasing", 1), (1, "near", 2)), "park", "photo", 0)
-
-    def fits(*nodes, edges=()):
-        graph = CaptionGraph(tuple(Node(n, frozenset({("colour", c)})) for n, c in nodes), edges)
-        return world.words_fit(world._bag_of_caption(graph), scene)
-
-    swapped = ("dog", "blue"), ("cat", "red")
-    assert fits(*swapped, edges=(Edge(1, "chasing", 0),))
-    assert fits(("animal", "blue"), ("box", "red"))
-    assert not fits(("dog", "red"), ("box", "blue"))  # the cat is
-    assert not fits(("dog", "red"), ("cat", "red"))  # one of them is
-    assert not fits(("dog", "red"), ("dog", "red"))  # there is one
-    assert not fits(*swapped, edges=(Edge(0, "near", 1),))  # to the box
-    assert not fits(*swapped, edges=(Edge(0, "chasing", 1), Edge(1, "chasing", 0)))
+    kinds = "dog", "cat", "box"
+    things = [Thing(k, c, **look) for k, c in zip(kinds, ("red", "blue", "red"), strict=True)]
+    scene = Scene(tuple(things), ((0, "chasing", 1), (1, "near", 2)), "park", "photo", 0)
+    said = [(k, c) for k, c in zip(kinds, colours.split(), strict=True) if c != "-"]
+    nodes = tuple(Node(k, frozenset({("colour", c)})) for k, c in said)
+    graph = CaptionGraph(nodes, tuple(Edge(*edge) for edge in edges))
+    assert world.words_fit(world._bag_of_caption(graph), scene) == fits
