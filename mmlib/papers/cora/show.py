@@ -410,7 +410,7 @@ def binding_map(evidence: Evidence) -> Figure:
         f"{name}; {_trainings(evidence, name)}, {_stalled(evidence, name, *BOUND)} stalled": name
         for name in RECORDED if name in evidence.datasets
     }  # fmt: skip
-    columns = {SHORT.get(name, name): name for name in (*BOUND, *IDEAL)}
+    columns = {SHORT.get(s, s).replace(" ", "\n"): s for s in (*BOUND, *IDEAL)}
     grid = table(labels, columns, lambda r, s: Cells(evidence, r).mean(s, "in family"), None)
     figure, axis = plt.subplots(figsize=(7.5, 0.33 * len(grid) + 1))
     plots.heat_map(axis, grid, CHANCE, 100)
