@@ -134,8 +134,10 @@ def of_tier(notebook: str, tier: str, evidence: Path, pictures: Path | None) -> 
     digests: dict[str, str] = {}
     with rc_context():
         plots.use_style()
-        tables = tables_section(experiment.tables(found), words, tier)
-        figures = {"claims": forest(judged), **experiment.figures(found)}
+        made = record.made(experiment.tables(found), ())[0]
+        made = {name: table for name, table in made.items() if len(table)}
+        tables = tables_section(made, words, tier)
+        figures = {"claims": forest(judged), **record.made(experiment.figures(found), ())[0]}
         for name, figure in figures.items():
             slug = re.sub(r"[^\w-]+", "-", name)
             file = f"{number}-{tier}-{slug}.png"

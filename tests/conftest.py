@@ -56,8 +56,6 @@ def written_on_a_gpu(monkeypatch):
 @pytest.fixture(scope="module")
 def double():
     """Comparisons with loops are made in float64, where a small tolerance is enough."""
-    import torch
-
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)

@@ -82,3 +82,11 @@ def precision(scores, links, count: int) -> float:
         hits += taken * sum(level) / len(level)
         left -= taken
     return 100 * hits / min(count, len(cells))
+
+
+def entail_at_k(ranked, entailed, k: int) -> float:
+    """E@K (eq. 13 [R]), in percent: the mean share of entailed or golden texts among the first K.
+
+    ranked: for each image its texts, best first. entailed (images, texts): 0 to 1.
+    """
+    return 100 * np.mean([entailed[i, list(texts[:k])].mean() for i, texts in enumerate(ranked)])

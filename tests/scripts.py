@@ -10,11 +10,14 @@ from types import ModuleType
 
 import mistune
 import numpy as np
+import yaml
 from bs4 import BeautifulSoup
 
 from mmlib.suite import cli
 
 ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+REFUSED = yaml.safe_load((ROOT / "tests/suite/refused.yaml").read_text(encoding="utf-8"))
 
 
 def load(path: str) -> ModuleType:

@@ -13,6 +13,7 @@ import pandas as pd
 from scipy import optimize, special
 
 from mmlib.core.effects import FIRM_LEVEL, LEVEL, Effect, Interval
+from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence
 
 # Of one part, or of a claim with one; "holds", "fails" and "open" are of claims with several.
@@ -231,13 +232,14 @@ def _prospects(claim: Claim, parts: Sequence[Effect]) -> tuple[float, int | None
 
 def assess(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
     """The verdict of `RULE` on a claim from the evidence of these seeds; its power, where open."""
-    effects = claim.effects(evidence, seeds)
-    if isinstance(effects, str) or not effects:
-        why = str(effects or "this run has nothing to compare")
-        return Assessment(claim, "not tested", {}, {}, why)
-    if lost := [name for name, effect in effects.items() if not effect.finite]:
-        why = f"there is no number for {', '.join(lost)}"
-        return Assessment(claim, "not tested", {}, {}, why)
+    try:
+        effects = claim.effects(evidence, seeds) or "this run has nothing to compare"
+    except DataError as error:  # of a function: a contrast says so itself
+        effects = str(error)
+    if not isinstance(effects, str) and (lost := [n for n, e in effects.items() if not e.finite]):
+        effects = f"there is no number for {', '.join(lost)}"
+    if isinstance(effects, str):
+        return Assessment(claim, "not tested", {}, {}, effects)
     decided, verdicts = _judge(claim, effects)
     result = Assessment(claim, decided, effects, verdicts, "")
     if decided in DECIDED:

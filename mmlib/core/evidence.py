@@ -143,9 +143,9 @@ class Evidence:
         common = self.seeds_of(dataset, "" if paired else system)
         wanted = common if seeds is None else [seed for seed in seeds if seed in common]
         if [*self._series[key]] == [NO_SEED]:
-            wanted = [NO_SEED] * len(wanted or seeds or self.seeds)
-        elif seeds is not None and not wanted:
-            asked = ", ".join(map(str, seeds))
+            wanted = [NO_SEED] * (len(wanted or seeds or self.seeds) or 1)
+        elif not wanted:
+            asked = ", ".join(map(str, seeds or ())) or "that its other systems have"
             raise DataError(f"no evidence of {system} on {dataset} for seed {asked}")
         if change is None:
             return _stacked(self._series[key][seed] for seed in wanted)
@@ -171,12 +171,10 @@ class Evidence:
         A system without seeds has its one figure for every seed.
         """
         by_seed = self._series.get((dataset, split, system, metric), {})
-        if not by_seed:
-            return pd.Series(dtype=float)
-        means = np.nanmean(_stacked(by_seed.values()), axis=1)
+        means = {seed: np.nanmean(values.astype(float)) for seed, values in by_seed.items()}
         if [*by_seed] == [NO_SEED]:
-            return pd.Series(means[0], index=self.seeds_of(dataset))
-        return pd.Series(means, index=[*by_seed])
+            means = dict.fromkeys(self.seeds_of(dataset), means[NO_SEED])
+        return pd.Series(means, dtype=float)
 
     def curves(self, dataset: str, system: str, metric: str) -> np.ndarray:
         """Learning curves (seeds, epochs) of a figure of the epochs, such as "dev_loss"."""
@@ -198,8 +196,7 @@ class Evidence:
         used, recorded = self.header.get("features_used"), self.header.get("features")
         if not used or not recorded:
             return ""
-        ids = used["ids_sha256"], recorded.get("ids_sha256", used["ids_sha256"])
-        if used["sha256"] == recorded["sha256"] and ids[0] == ids[1]:
+        if all(recorded.get(key, used[key]) == used[key] for key in ("sha256", "ids_sha256")):
             return ""
         texts = f"recorded: {features_text(recorded)}; here: {features_text(used)}"
         return f"{OTHER_FEATURES} ({texts})"

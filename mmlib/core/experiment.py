@@ -28,7 +28,7 @@ class Experiment(Generic[Study, Arrays]):
     budget: (tier, data set) -> the settings of a training, a dataclass.
     systems: (tier, data set) -> the columns of every system that may be in its record, by name.
     stages: (tier, arrays, seeds) -> all jobs of a record, in the order in which they must run.
-    claims: the paper's claims, with what tests them. tables, figures: evidence -> by file name.
+    claims: the paper's claims, with what tests them. tables, figures: evidence -> makers by name.
     inputs: tier -> patterns of the files below the data folder that its data are made of.
     bounds, may_skip: the range of its metrics, and which leave items out; see `recordings.check`.
     """
@@ -43,8 +43,8 @@ class Experiment(Generic[Study, Arrays]):
     systems: Callable[[str, str], Mapping[str, Mapping[str, Any]]]
     stages: Callable[[str, Mapping[str, Arrays], Sequence[int]], Sequence[Stage]]
     claims: Sequence[Claim]
-    tables: Callable[[Evidence], Mapping[str, pd.DataFrame]]
-    figures: Callable[[Evidence], Mapping[str, Figure]]
+    tables: Callable[[Evidence], Mapping[str, Callable[[], pd.DataFrame]]]
+    figures: Callable[[Evidence], Mapping[str, Callable[[], Figure]]]
     inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     bounds: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     may_skip: str = ""

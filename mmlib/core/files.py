@@ -105,10 +105,10 @@ def kept(path: Path) -> tuple[Arrays, dict[str, str]] | None:
             raise DataError(Problem(path, None, f"is another file, {name}", "made anew"))
         return arrays, notes
     except FileNotFoundError:
-        return None
+        pass
     except DataError as error:
         print(error, file=sys.stderr)
-        return None
+    return None
 
 
 def cached(path: Path | None, make: Callable[[], Arrays]) -> Arrays:

@@ -166,6 +166,7 @@ def spans(
     upright: places are horizontal. numbers: the format in which middles are written, too.
     """
     for k, (label, result) in enumerate(series.items()):
+        colour = colours[k % len(colours)]
         by = shift * (k - (len(series) - 1) / 2)
         places = np.array([*result], float)
         at = places * (1 + by) if upright and axis.get_xscale() == "log" else places + by
@@ -174,10 +175,10 @@ def spans(
         reach: dict[str, Any] = {
             "yerr" if upright else "xerr": np.array([middle - low, high - middle])
         }
-        axis.errorbar(x, y, **reach, fmt=style, ms=5, capsize=2, color=colours[k], label=label)
+        axis.errorbar(x, y, **reach, fmt=style, ms=5, capsize=2, color=colour, label=label)
         for value, end, place in zip(middle, high, at, strict=True) if numbers else ():
             axis.annotate(f"{value:{numbers}}", (end, place), (4, 0), textcoords="offset points",
-                          va="center", fontsize=8, color=colours[k])  # fmt: skip
+                          va="center", fontsize=8, color=colour)  # fmt: skip
 
 
 def name_rows(axis: Axes, names: Sequence[str]) -> None:
@@ -258,7 +259,7 @@ def curves(panels: Mapping[tuple[str, str], Mapping[str, np.ndarray]]) -> Figure
     panels: (title, what is measured) -> system -> curves (seeds, epochs).
     """
     names = dict.fromkeys(name for result in panels.values() for name in result)
-    colours = dict(zip(names, COLOURS * 2, strict=False))
+    colours = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(names)}
     size = (4.2 * len(panels) + 0.8, 3.5)
     figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False)
     for axis, ((title, label), result) in zip(axes[0], panels.items(), strict=True):

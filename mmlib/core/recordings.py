@@ -10,7 +10,7 @@ hold is checked when they are written and whenever they are read.
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import groupby
@@ -256,32 +256,32 @@ def disagreement(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> str:
     return ""
 
 
-def gaps(
-    jobs: Iterable[tuple[str, str, int]],
-    grid: Mapping[str, Iterable[str]],
-    inapplicable: Mapping[str, Iterable[str]],
-) -> Iterator[str]:
-    """What a complete record would have and this one lacks, in sentences.
+def incomplete(evidence: Evidence, experiment: Any) -> list[str]:
+    """What a complete record of the tier would have and this one lacks, in sentences.
 
-    jobs: (data set, system, seed) that are there. grid: data set -> the names of its systems.
-    inapplicable: data set -> those of the grid that it had no use for when it was recorded.
+    A system that no recording of a data set had a use for is not missing.
     """
-    recorded = grouped(jobs)
-    for dataset in dict.fromkeys([*grid, *sorted(recorded)]):
+    tier, recorded, gaps = evidence.header["tier"], grouped(evidence.jobs), list[str]()
+    every = experiment.datasets(tier)
+    users = not set(recorded) <= set(every)  # a data set of the reader's own, alone
+    for dataset in dict.fromkeys([*([] if users else every), *sorted(recorded)]):
         if dataset not in recorded:
-            yield f"{dataset} was not recorded"
+            gaps.append(f"{dataset} was not recorded")
             continue
         systems = recorded[dataset]
-        wanted = set(grid.get(dataset, ())).difference(inapplicable.get(dataset, ()))
-        if missing := sorted(wanted.difference(systems)):
-            yield f"{dataset}: {', '.join(missing)} not recorded"
-        every = set().union(*systems.values()) - {NO_SEED}
+        headers = [header["inapplicable"] for header in evidence.recordings]
+        unused = [set(names[dataset]) for names in headers if dataset in names]
+        wanted = experiment.systems(tier, dataset).keys() - (unused and set.intersection(*unused))
+        if missing := sorted(wanted - systems.keys()):
+            gaps.append(f"{dataset}: {', '.join(missing)} not recorded")
+        seeds = set().union(*systems.values()) - {NO_SEED}
         lacking: dict[tuple[int, ...], list[str]] = {}
-        for system, seeds in sorted(systems.items()):
-            if NO_SEED not in seeds and seeds != every:
-                lacking.setdefault(tuple(sorted(every - seeds)), []).append(system)
-        for seeds_lost, names in lacking.items():
-            yield f"{dataset}: {', '.join(names)} without seed {ranges(seeds_lost)}"
+        for system, own in sorted(systems.items()):
+            if NO_SEED not in own and own != seeds:
+                lacking.setdefault(tuple(sorted(seeds - own)), []).append(system)
+        for lost, without in lacking.items():
+            gaps.append(f"{dataset}: {', '.join(without)} without seed {ranges(lost)}")
+    return gaps
 
 
 def ranges(seeds: Sequence[int]) -> str:

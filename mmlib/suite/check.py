@@ -91,16 +91,12 @@ def check(name: str, folder: Path | None = None) -> Report:
     roots = [report.folder]
     if name == "region_features" and folder is None:  # 02 and 03 read them beside it, too
         roots += [data_dir() / "f30k", data_dir() / "coco"]
+    checks = {"flickr8k": _flickr8k, "karpathy": _karpathy, **dict.fromkeys(TABLES, _tables)}
+    checks |= dict.fromkeys(PHOTOGRAPHS, _photographs)
     if not any(root.is_dir() for root in roots):
         report.add(report.folder, "no such folder", f"{how}; or set MMLIB_DATA")
-    elif name == "flickr8k":
-        _flickr8k(report)
-    elif name in TABLES:
-        _tables(report)
-    elif name == "karpathy":
-        _karpathy(report)
-    elif name in PHOTOGRAPHS:
-        _photographs(report)
+    elif name in checks:
+        checks[name](report)
     elif name == "region_features":
         _region_features(report, roots)
     elif name == "links":

@@ -76,11 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def each_named(arguments: Sequence[str]) -> list[str]:
-    """The words of a command; of several names after --datasets, each gets the option."""
+    """The words of a command; of several names after --datasets, --systems each gets the option."""
     words, option = list[str](), ""
     for word in arguments:
         option = word if word.startswith("-") else option
-        if option == "--datasets" and option not in (word, *words[-1:]):
+        if option in ("--datasets", "--systems") and option not in (word, *words[-1:]):
             words.append(option)
         words.append(word)
     return words
@@ -179,6 +179,7 @@ def record(
     dataset: OwnData = None,
     seeds: Annotated[int, Option(min=1, max=10_000, help="0 to N-1")] = 20,
     datasets: Annotated[list[str] | None, Option(metavar="NAME ...", help="only these")] = None,
+    systems: Annotated[list[str] | None, Option(metavar="NAME,NAME", help="only these")] = None,
     device: Device = "cpu",
     workers: Annotated[int, Option(min=0, max=1024, help="processes; 0: one a core or GPU")] = 0,
     cluster: Cluster = "",
@@ -194,8 +195,8 @@ def record(
 
     resources = Resources(device if cluster else pick_device(device), workers, cluster)
     recorded = record.record(
-        number, tier, range(seeds),
-        datasets=datasets or (), replace=replace, folder=evidence, resources=resources,
+        number, tier, range(seeds), resources=resources, replace=replace, folder=evidence,
+        datasets=datasets or (), systems=systems or (),
     )  # fmt: skip
     print(f"{len(recorded.seeds)} seeds, {recorded.header['cpu_seconds'] / 3600:.1f} CPU hours")
 

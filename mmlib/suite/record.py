@@ -1,8 +1,9 @@
 """`mmlib record` makes a paper's evidence, `mmlib judge` reads it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from dataclasses import replace as replaced
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from mmlib.core.evidence import header as header_of
 from mmlib.core.experiment import Experiment
 from mmlib.core.files import PICTURES, alone, file_hash, listed
 from mmlib.core.forest import forest
-from mmlib.core.jobs import Answer, Job
+from mmlib.core.jobs import NO_SEED, Answer, Job
 from mmlib.core.parallel import connect
 from mmlib.core.paths import OWN_EVIDENCE, data_dir, evidence_dir, own_dataset, write_atomic
+from mmlib.core.recordings import incomplete
 from mmlib.core.tables import without_formulas, write_json
 from mmlib.data import flickr8k
 from mmlib.features import sets
@@ -34,14 +36,15 @@ def record(
     seeds: Sequence[int],
     *,
     datasets: Sequence[str] = (),
+    systems: Sequence[str] = (),
     resources: Resources = Resources(),
     replace: bool = False,
     folder: Path | None = None,
 ) -> Evidence:
     """Run a paper's whole grid for these seeds, and write what no recording has as another one.
 
-    datasets: only these. The recording is written at the end, also where that is an error or
-    Ctrl-C; jobs that are finished are not run again. folder: of all evidence.
+    datasets, systems: only these, and what has no seed. The recording is written at the end, also
+    where that is an error or Ctrl-C; jobs that are finished are not run again. folder: of all.
     replace: record these data sets anew; the recordings that have them stay in use until the new
     one is whole, and are then set aside.
     Returns all the evidence that there is now. Raises DataError for a paper without evidence, a
@@ -49,6 +52,15 @@ def record(
     or one that does not fit the new one, and what loading the data raises.
     """
     experiment = experiment_of(number)
+    if systems and replace:
+        raise DataError("what is recorded anew is so with all of its systems: name none")
+    if systems:
+        names = datasets or experiment.datasets(tier)
+        grid = {system: name for name in names for system in experiment.systems(tier, name)}
+        systems = [n.strip() for s in systems for n in ([s] if s in grid else s.split(","))]
+        if unknown := [name for name in systems if name not in grid]:
+            near = " or ".join(get_close_matches(unknown[0], grid, 3, 0)) or "another tier"
+            raise DataError(f"no system {unknown[0]!r} here; did you mean {near}?")
     if resources.cluster:  # found out now, not after the documents are built
         connect(resources.cluster).close()
     folder = (folder or evidence_dir()) / tier / experiment.paper
@@ -61,9 +73,9 @@ def record(
         recorded = _current(folder, old, experiment).jobs if old and not replace else set()
         data = experiment.load_arrays(experiment.load_study(tier, datasets), tier)
         stages = experiment.stages(tier, data, seeds)
-        systems: dict[str, dict[str, dict[str, str]]] = {name: {} for name in data}
+        columns: dict[str, dict[str, dict[str, str]]] = {name: {} for name in data}
         for job in (job for stage in stages for job in stage.jobs):
-            systems[job.dataset][job.system["system"]] = {k: str(v) for k, v in job.system.items()}
+            columns[job.dataset][job.system["system"]] = {k: str(v) for k, v in job.system.items()}
         header = header_of(
             paper=experiment.paper,
             tier=tier,
@@ -73,9 +85,9 @@ def record(
             data={name: arrays.fingerprint for name, arrays in data.items()},
             inputs=inputs_of(experiment, tier),
             **_features(experiment, tier),
-            systems=systems,
+            systems=columns,
             inapplicable={
-                name: sorted(experiment.systems(tier, name).keys() - systems[name].keys())
+                name: sorted(experiment.systems(tier, name).keys() - columns[name].keys())
                 for name in data
             },
             bounds=experiment.bounds,
@@ -89,18 +101,21 @@ def record(
                     f"{folder / earlier['file']} differs from what would be recorded now in "
                     f"{difference}: record anew (--replace), or elsewhere (--evidence DIR)"
                 )
+        missing = [
+            replaced(stage, jobs=[
+                job for job in stage.jobs
+                if (job.dataset, job.system["system"], job.seed) not in recorded
+                and (not systems or job.system["system"] in systems
+                     or (job.seed == NO_SEED and stage.parallel))
+            ])
+            for stage in stages
+        ]  # fmt: skip
         answers: list[tuple[Job, Answer]] = []
         finished = False
         try:
-            for stage in stages:
-                jobs = [
-                    job
-                    for job in stage.jobs
-                    if (job.dataset, job.system["system"], job.seed) not in recorded
-                ]
+            for stage in missing:
                 run_jobs(
-                    replaced(stage, jobs=jobs),
-                    data, resources,
+                    stage, data, resources,
                     on_answer=lambda job, answer: answers.append((job, answer)),
                     label=f"{experiment.paper}, {tier}: {stage.function.__name__}",
                 )  # fmt: skip
@@ -189,20 +204,6 @@ def _current(folder: Path, evidence: Evidence, experiment: Experiment[Any, Any])
     return replaced(evidence, series=series[current_rows].reset_index(drop=True))
 
 
-def incomplete(evidence: Evidence, experiment: Experiment[Any, Any]) -> list[str]:
-    """What a complete record of the tier would have and this one lacks, in sentences."""
-    tier = evidence.header["tier"]
-    every = experiment.datasets(tier)
-    users = not set(evidence.datasets) <= set(every)  # a data set of the reader's own, alone
-    names = [*([] if users else every), *evidence.datasets]
-    inapplicable: dict[str, set[str]] = {}
-    for header in evidence.recordings:
-        for dataset, systems in header["inapplicable"].items():
-            inapplicable[dataset] = inapplicable.get(dataset, set(systems)).intersection(systems)
-    grid = {name: list(experiment.systems(tier, name)) for name in names}
-    return list(recordings.gaps(evidence.jobs, grid, inapplicable))
-
-
 def assess_paper(number: str, tier: str) -> list[Assessment]:
     """Every claim of a paper, assessed from its evidence alone. Raises DataError, see `read`."""
     return assessments(number, read(number, tier))
@@ -214,27 +215,44 @@ def assessments(number: str, evidence: Evidence) -> list[Assessment]:
     return [assess(claim, evidence, evidence.seeds) for claim in claims]
 
 
+def made(makers: Mapping[str, Callable[[], Any]], gaps: Sequence[str]) -> tuple[dict, list[str]]:
+    """What these make, by name; and what a record with gaps does not suffice for, and why."""
+    done, lacking = dict[str, Any](), list[str]()
+    for name, make in makers.items():
+        try:
+            done[name] = make()
+        except Exception as error:  # of many kinds, where something is not there
+            if not gaps:
+                raise
+            lacking.append(f"{name} ({error})")
+    return done, lacking
+
+
 def write_judgement(number: str, tier: str, out: Path, folder: Path | None = None) -> str:
     """Write every table, figure and verdict of a paper's evidence into `out`; the ledger as text.
 
     Nothing is trained and no data is loaded. `out` gets verdicts.json, a CSV file a table and a
     PNG file a figure. What the evidence lacks is the first thing that the text and verdicts.json
-    say.
+    say; the text also says which tables and figures cannot be made of it.
     """
     evidence, experiment = read(number, tier, folder), experiment_of(number)
     gaps = incomplete(evidence, experiment)
     assessed = assessments(number, evidence)
     with rc_context():
         plots.use_style()  # without it names stand outside of the picture
-        tables = dict(experiment.tables(evidence))
-        for name, figure in {**experiment.figures(evidence), "claims": forest(assessed)}.items():
+        tables, no_tables = made(experiment.tables(evidence), gaps)
+        figures, no_figures = made(experiment.figures(evidence), gaps)
+        for name, figure in {**figures, "claims": forest(assessed)}.items():
             plots.write(figure, out / f"{name}.png")
+    tables = {name: table for name, table in tables.items() if len(table)}
     tables |= {"ledger": ledger(assessed).set_index("id"), "parts": parts_table(assessed)}
     for name, table in tables.items():
         write_atomic(out / f"{name}.csv", without_formulas(table).to_csv)
     features, claims = evidence.header["features"], [entry.record() for entry in assessed]
     write_json(out / "verdicts.json", {"incomplete": gaps, "features": features, "claims": claims})
     lines = [f"INCOMPLETE: {sentence}" for sentence in gaps]
+    if lacking := no_tables + no_figures:
+        lines.append(f"not made, as values are not recorded: {'; '.join(lacking)}")
     lines += [f"features: {features_text(features)}"] if features else []
     columns = ["claim", "effect, 95 % interval", "verdict", "parts", "firm"]
     shown = [tables["ledger"][columns].to_string()]

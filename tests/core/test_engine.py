@@ -46,13 +46,9 @@ def test_texts_for_a_hash_keep_their_borders():
 
 def test_every_part_of_a_job_is_in_its_key(monkeypatch):
     job, data = jobs()[0], DATA["odd"]
-    changed = [
-        replace(job, **{name: "other"}) for name in ("paper", "tier", "dataset")
-    ] + [
-        replace(job, seed=1),
-        replace(job, system={**job.system, "size": 7}),
-        replace(job, settings={**job.settings, "epochs": 9}),
-    ]  # fmt: skip
+    changes = [{"paper": "other"}, {"tier": "other"}, {"dataset": "other"}, {"seed": 1}]
+    changes += [{"system": {**job.system, "size": 7}}, {"settings": {**job.settings, "epochs": 9}}]
+    changed = [replace(job, **change) for change in changes]
     keys = [job_key(tiny_jobs.train, one, data) for one in (job, *changed)]
     keys.append(job_key(tiny_jobs.train, job, Numbers("other data")))
     assert len(set(keys)) == len(keys) == 8

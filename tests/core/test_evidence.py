@@ -158,12 +158,7 @@ def damaged(series, where, **columns):
 
 
 def at(item, number):
-    def change(values):
-        values = values.copy()
-        values[item] = number
-        return values
-
-    return change
+    return lambda values: np.where(np.arange(len(values)) == item, number, values)
 
 
 NO_CLUSTER = [np.where(np.arange(n) == n - 1, np.nan, 0.0) for n in range(9)]

@@ -87,18 +87,11 @@ LISTING = f"Flickr8k_text/{flickr8k.LISTS['val']}"
 
 def line(number, text):
     """A change of one line of the captions, in the layout that has such lines."""
-
-    def change(folder):
-        edit_line(flickr8k.find("captions", folder), number, text)
-
-    return change
+    return lambda folder: edit_line(flickr8k.find("captions", folder), number, text)
 
 
 def changed(name, content):
-    def change(folder):
-        (folder / name).write_bytes(content((folder / name).read_bytes()))
-
-    return change
+    return lambda folder: (folder / name).write_bytes(content((folder / name).read_bytes()))
 
 
 def gone(name):

@@ -10,6 +10,7 @@ import zipfile
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -176,11 +177,8 @@ def test_mirrors_are_tried_in_turn(server, tmp_path):
 
 
 def test_interrupt_leaves_no_file_under_the_final_name(server, tmp_path, monkeypatch):
-    def interrupted(*args, **kwargs):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr("mmlib.data.registry.os.replace", interrupted)
+        patch.setattr("mmlib.data.registry.os.replace", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             download(server.urls, tmp_path / "set.bin")
     assert not (tmp_path / "set.bin").exists()
@@ -263,9 +261,7 @@ def test_what_is_no_sound_archive_leaves_nothing(tmp_path, write, inner, message
 
 
 def test_a_full_disk_is_no_damaged_archive(tmp_path, monkeypatch):
-    def full(*args):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     archive = make_zip(tmp_path / "x.zip", [("text", b"a dog runs " * 100)])
     with monkeypatch.context() as patch:
         patch.setattr(zipfile.ZipFile, "extractall", full)

@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -239,9 +240,7 @@ def test_what_is_refused(tmp_path, name, weights, message):
 
 
 def test_no_network_says_what_to_do(tmp_path, monkeypatch):
-    def refuse(*args, **kwargs):
-        raise backbones.urllib.error.URLError("no route")
-
+    refuse = Mock(side_effect=backbones.urllib.error.URLError("no route"))
     monkeypatch.setattr("torch.hub.download_url_to_file", refuse)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     for model in ("densenet169", "fasterrcnn_resnet50_fpn"):

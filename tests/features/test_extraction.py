@@ -3,6 +3,7 @@
 import errno
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -211,15 +212,13 @@ def test_photographs_replaced_by_others_of_equal_size_and_time_are_seen(
 
 
 def test_a_full_disk_names_the_file_and_the_run_goes_on(tmp_path, pictures, monkeypatch, complete):
-    def full(*args, **kwargs):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     for target, file in (
         ((Path, "write_bytes"), "0.safetensors"),
         ((extraction, "_join"), "labels"),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(*target, full)
+            full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            patch.setattr(*target, Mock(side_effect=full))
             with pytest.raises(OSError, match=f"No space left.*{file}"):
                 run(pictures, tmp_path / "out")
     run(pictures, tmp_path / "out")

@@ -113,8 +113,8 @@ def digest(csv: str) -> str:
 def test_no_table_of_the_record_changes_unnoticed(place):
     tier, number = place.split("/")
     evidence, assessments = recorded(number, tier)
-    tables = dict(experiment(number).tables(evidence))
-    found = {name: digest(table.to_csv()) for name, table in tables.items()}
+    makers = experiment(number).tables(evidence)
+    found = {name: digest(make().to_csv()) for name, make in makers.items()}
     for one in assessments:
         found[one.claim.id] = digest(ledger([one]).to_csv() + parts_table([one]).to_csv())
     new = {name: found.get(name) for name in DIGESTS[place]}

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from test_flickr8k import NAMES, edit_line, make
+from test_flickr8k import NAMES, edit_line, gone, make
 
 from mmlib.core.errors import DataError
 from mmlib.data import cite, clue, flickr8k, pairs, sick
@@ -60,10 +60,6 @@ def split_of(*names):
 def emptied(small):
     (small / "Images").rename(small / "away")
     (small / "Images").mkdir()
-
-
-def gone(name):
-    return lambda small: (small / name).rename(small / "away")
 
 
 @pytest.mark.parametrize(

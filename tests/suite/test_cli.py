@@ -4,14 +4,13 @@ import io
 import json
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import made_up_evidence
 import nbformat
 import numpy as np
 import pytest
-import yaml
+from scripts import REFUSED
 from test_flickr8k import NAMES
 from test_flickr8k import make as make_flickr8k
 from tiny_notebooks import (
@@ -30,7 +29,6 @@ from tiny_notebooks import (
 from mmlib.features import sets
 from mmlib.suite import cli, record, report, runner
 
-TABLES = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
 FIGURE = {"figure": "AUC", "value": 93.0, "expected": 93.5, "tolerance": 1.0, "within": True}
 CHECKS = {"evidence": "world/one", "comparable": True, "why": "", "figures": [FIGURE]}
 
@@ -142,7 +140,7 @@ def test_set_takes_a_literal_or_text(text, value):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "said"), TABLES["run"])
+@pytest.mark.parametrize(("options", "said"), REFUSED["run"])
 def test_wrong_usage_runs_nothing(notebooks, executed, capsys, monkeypatch, options, said):
     monkeypatch.setenv("MMLIB_DATA", str(notebooks / "data"))
     assert run(notebooks, *options.split()) == 2
@@ -254,9 +252,9 @@ def test_record_takes_names_with_blanks_and_commas(monkeypatch, names):
     options = {}
     found = SimpleNamespace(seeds=[0], header={"cpu_seconds": 0})
     monkeypatch.setattr(record, "record", lambda *args, **more: options.update(more) or found)
-    words = ["--datasets", *names] if names else []
+    words = ["--datasets", *names, "--systems", *names] if names else []
     assert cli.main(["record", "04", *words, "--seeds", "1"]) == 0
-    assert list(options["datasets"]) == names
+    assert list(options["datasets"]) == list(options["systems"]) == names
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -9,7 +9,6 @@ from collections import deque
 from decimal import Decimal
 from fractions import Fraction
 from itertools import count
-from pathlib import Path
 
 import nbformat
 import numpy as np
@@ -18,15 +17,12 @@ import pytest
 import scipy.sparse
 import torch
 from nbclient import NotebookClient
+from scripts import NOTEBOOKS, ROOT
 from tiny_notebooks import LESSON, committed_notebook, five_exercises, lesson, stdout, write_answers
 
 from mmlib.suite import course
 from mmlib.suite.course import CourseError, NoAnswer, WrongAnswer, checks, versions
 from mmlib.suite.course.form import read_teacher
-
-ROOT = Path(__file__).parents[2]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-
 
 # Numbers, choices and functions
 

@@ -1,5 +1,7 @@
 """The `mmlib data` commands: what they print, and their exit status."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 from test_flickr8k import NAMES, edit_line, make
@@ -73,11 +75,7 @@ def test_get(data, mmlib_data, monkeypatch):
         status, out = mmlib_data("get", "clue")
     assert (status, "in place" in out) == (0, True)
     for error, expected in ((OSError("no route to host"), 1), (KeyboardInterrupt(), 130)):
-
-        def fail(item, error=error):
-            raise error
-
-        monkeypatch.setattr(registry, "get", fail)
+        monkeypatch.setattr(registry, "get", Mock(side_effect=error))
         status, out = mmlib_data("get", "sick")
         assert (status, str(error) in out) == (expected, True)
 

@@ -11,13 +11,12 @@ import urllib.request
 
 import nbformat
 import pytest
-from scripts import ROOT
+from scripts import NOTEBOOKS, ROOT
 from tiny_jobs import wait_for
 
 from mmlib.suite import runner
 from mmlib.suite.course import versions
 
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 # Running a cell before its notebook has a kernel does nothing and says nothing.
 IDLE = 'window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === "idle"'
 DONE = f"""() => {IDLE} &&

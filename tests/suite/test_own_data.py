@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_precomputed import write_scan
 
 from mmlib.core import engine
 from mmlib.core.errors import DataError
@@ -30,12 +31,9 @@ def captions(i):
 
 def write_vse(folder):
     """One vector an image in VSE++'s layout, without id_mapping.json."""
-    folder.mkdir(parents=True)
     for split, rows in SPLITS.items():
-        np.save(folder / f"{split}_ims.npy", FEATURES[list(rows), 0])
-        lines = [text for i in rows for text in captions(i)]
-        (folder / f"{split}_caps.txt").write_text("".join(f"{line}\n" for line in lines))
-        (folder / f"{split}_ids.txt").write_text("".join(f"{i}\n" for i in rows))
+        texts = [text for i in rows for text in captions(i)]
+        write_scan(folder, split, texts, rows, FEATURES[list(rows), 0])
     return folder
 
 

@@ -1,19 +1,16 @@
 """Parameters of notebooks: their names, whether they are read, and what they may be."""
 
-from pathlib import Path
-
 import made_up_evidence
 import pytest
-import yaml
 from nbformat.v4 import new_code_cell
-from scripts import ROOT
+from scripts import NOTEBOOKS, REFUSED
 from tiny_notebooks import PARAMETERS, SETTINGS, write_notebook
 
 from mmlib.core import paths
 from mmlib.core.paths import OWN_EVIDENCE as OWN
 from mmlib.suite import parameters, record
 
-NOTEBOOKS = {path.stem[:2]: path for path in (ROOT / "notebooks").glob("*.ipynb")}
+NUMBERED = {path.stem[:2]: path for path in NOTEBOOKS}
 PLAIN, NOT_PYTHON = "write only `name = literal`", "the parameters cell is not Python"
 
 
@@ -75,13 +72,12 @@ def test_which_parameters_are_read(cells, read):
     assert parameters.unread_parameters([first, *sources], {"b"}) == (set() if read else {"b"})
 
 
-TABLES = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
-WRONG = TABLES["parameters"]
+WRONG = REFUSED["parameters"]
 
 
 @pytest.mark.parametrize("number", WRONG)
 def test_a_value_that_no_branch_knows_is_refused_before_a_kernel_starts(number):
-    path = NOTEBOOKS[number]
+    path = NUMBERED[number]
     for name, values in WRONG[number].items():
         for value in values:
             with pytest.raises(parameters.ParameterError) as error:
@@ -101,7 +97,7 @@ def test_a_value_that_no_branch_knows_is_refused_before_a_kernel_starts(number):
     ],
 )
 def test_what_the_notebooks_know_passes(number, values):
-    assert parameters.check_parameters(NOTEBOOKS[number], values).items() >= values.items()
+    assert parameters.check_parameters(NUMBERED[number], values).items() >= values.items()
 
 
 def test_what_a_system_may_be_depends_on_the_documents():

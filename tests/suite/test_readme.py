@@ -17,15 +17,14 @@ import mistune
 import pytest
 import typer
 import yaml
+from scripts import NOTEBOOKS, ROOT
 from typer.exceptions import TyperException
 
 from mmlib import __version__
 from mmlib.suite import cli, parameters, runner
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md")
 PAGES = [*(ROOT / name for name in NAMES), *sorted((ROOT / "docs").rglob("*.md"))]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 
 

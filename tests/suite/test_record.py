@@ -9,6 +9,10 @@ from functools import partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
 
+import made_up_coherence
+import made_up_cora
+import made_up_entailment
+import made_up_evidence
 import numpy as np
 import pandas as pd
 import pytest
@@ -352,3 +356,70 @@ def test_a_recording_tells_every_file_that_decides_what_a_bert_says(number, tmp_
         assert sorted(record.inputs_of(papers.experiment(number), tier)) == [
             "bert/config.json", "bert/model.safetensors", "bert/tokenizer.json",
         ]  # fmt: skip
+
+
+# --- A record of a part of the grid ---------------------------------------------------------------
+
+
+SMALL = {
+    "00": lambda: record.read("00", "world"),
+    "01": made_up_coherence.make,
+    "02": made_up_entailment.make,
+    "03": made_up_cora.make,
+    "03, controlled": lambda: made_up_cora.make("controlled", "drawn"),
+    "04": made_up_evidence.make,
+}
+
+
+@pytest.mark.parametrize("paper", SMALL)
+@pytest.mark.parametrize("chosen", [0, -1, None])
+def test_any_part_of_a_record_is_judged(tmp_path, monkeypatch, paper, chosen):
+    """A data set, a seed and a system, by number; None: all systems. Figures once drew 0 panels."""
+    monkeypatch.setattr(record, "experiment_of", papers.experiment)
+    whole, number = SMALL[paper](), paper[:2]
+    dataset = whole.datasets[-1]
+    systems = [whole.systems(dataset)[chosen]] if chosen is not None else whole.systems(dataset)
+    few = whole.series["seed"].isin([evidence.NO_SEED, 0]) & whole.series["system"].isin(systems)
+    part = evidence.Evidence(
+        whole.series[few & (whole.series["dataset"] == dataset)].reset_index(drop=True),
+        {"features": {}, **whole.header},
+    )
+    monkeypatch.setattr(record, "read", lambda *_: part)
+    text = record.write_judgement(number, whole.header["tier"], tmp_path)
+    told = json.loads((tmp_path / "verdicts.json").read_text())
+    gaps = [line for line in text.splitlines() if line.startswith("INCOMPLETE: ")]
+    assert gaps == [f"INCOMPLETE: {gap}" for gap in told["incomplete"]]
+    assert gaps or (chosen is None and whole.datasets == [dataset])
+    assert text.count("\nnot made, as values are not recorded: ") == ("not made" in text)
+    assert len(told["claims"]) == len(papers.experiment(number).claims_of(whole.header["tier"]))
+    compared = {one["verdict"] for one in told["claims"] if "−" in one["contrast"]}
+    assert chosen is None or compared <= {"not tested"}  # one system is compared with nothing
+    assert (tmp_path / "claims.png").exists()
+
+
+def test_what_fails_of_a_whole_record_is_an_error():
+    makers = {"a": lambda: 1, "b": lambda: {}["c"]}
+    assert record.made(makers, ["b was not recorded"]) == ({"a": 1}, ["b ('c')"])
+    with pytest.raises(KeyError):
+        record.made(makers, [])
+
+
+@pytest.mark.parametrize(
+    ("systems", "jobs"),
+    [(["a"], 4), (["a,b"], 8), (["a", "b"], 8), (["b, with a comma"], 4), (["b , a"], 8), ([], 12)],
+)
+def test_only_systems_that_are_named_are_trained(tmp_path, monkeypatch, systems, jobs):
+    names = ("a", "b", "b, with a comma")
+    use(monkeypatch, systems=names)
+    found = make(tmp_path, systems=systems)
+    assert len(trained(tmp_path)) == jobs
+    done = files(tmp_path)
+    assert found.recordings[0]["inapplicable"] == {"even": []}
+    for wrong, said in (("c", "no system 'c' here; did you mean b, "), ("b, A", "no system 'A'")):
+        with pytest.raises(DataError, match=said):
+            make(tmp_path, systems=[wrong])
+    with pytest.raises(DataError, match="with all of its systems"):
+        make(tmp_path, systems=["a"], replace=True)
+    make(tmp_path)  # only what is missing
+    assert len(trained(tmp_path)) == 12
+    assert done.items() <= files(tmp_path).items()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import nbformat
 import pytest
@@ -156,11 +157,7 @@ def tiny(tmp_path):
 def test_an_interrupted_run_leaves_no_earlier_summary(tiny, tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "summary.json").write_text('{"ok": true}')
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(runner, "on_cluster", interrupted)
+    monkeypatch.setattr(runner, "on_cluster", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         runner.run_notebooks([tiny], tmp_path / "runs", {}, 120, "tcp://x")
     assert not (tmp_path / "runs" / "summary.json").exists()

@@ -3,16 +3,14 @@
 import json
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import tiny_entailment as tiny
 import torch
-import yaml
 from PIL import Image
-from scripts import flip_bits
+from scripts import REFUSED, flip_bits
 
 from mmlib.core.errors import DataError
 from mmlib.core.files import read_tensors, write_tensors
@@ -24,7 +22,6 @@ from mmlib.suite import score, train
 from mmlib.suite.cli import main
 
 ARRAYS = tiny.arrays()
-TABLES = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
 COLUMNS = ["image", "caption", "log odds", "probability", "threshold", "entailed"]
 
 
@@ -203,7 +200,7 @@ def test_the_command_writes_a_table(tmp_path, kept, seen, capsys, monkeypatch):
         assert read.read_bytes() == before
 
 
-@pytest.mark.parametrize(("words", "message"), TABLES["options"])
+@pytest.mark.parametrize(("words", "message"), REFUSED["options"])
 def test_what_cannot_be_is_refused_before_any_work(tmp_path, monkeypatch, capsys, words, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()

@@ -8,17 +8,17 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
 import tiny_entailment as tiny
 import torch
-import yaml
 from bs4 import BeautifulSoup
 from PIL import Image
 from safetensors.torch import save_file
-from scripts import flip_bits, run_page
+from scripts import REFUSED, flip_bits, run_page
 from test_backbones import build as hugging_face_model
 
 from mmlib.core import engine
@@ -41,7 +41,6 @@ def encode_images(pictures):
 def encode_texts(texts):
     return np.array([[255.0 * (c in text) + 1 for c in ("red", "green", "blue")] for text in texts])
 """
-TABLES = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
 COLOURS = {"red": (250, 5, 5), "deep/green": (5, 200, 5), "blue": (5, 5, 220), "grey": (90, 90, 90)}
 
 
@@ -271,10 +270,7 @@ def test_a_full_disk_leaves_the_answer(photos, capsys, monkeypatch):
     [index] = photos.glob(".mmlib-*")
     before = index.read_bytes()
     Image.new("RGB", (9, 9)).save(photos / "new.png")
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr(search, "write_tensors", full)
     assert len(search.folder(photos, "colours.py").find("red").table) == 5
     said = f"{index}: No space left on device, so the index is not kept (--index names"
@@ -365,10 +361,6 @@ def test_a_large_picture_is_read_small_and_upright(tmp_path):
 # --- Regions and sheets ------------------------------------------------------------------------
 
 
-def only(picture):
-    return pd.DataFrame({"score": [1.0], "picture": [picture]}, index=[1])
-
-
 def test_the_region_is_the_one_without_which_the_score_falls_most(photos):
     picture = Image.new("RGB", (200, 100), "black")
     picture.paste((255, 0, 0), (120, 60, 190, 95))
@@ -376,7 +368,8 @@ def test_the_region_is_the_one_without_which_the_score_falls_most(photos):
     Path("most.py").write_text(FUNCTIONS.replace("mean((0, 1))", "max((0, 1))"))
     index = search.folder(photos, "most.py")
     hashes = [index.hashes[index.files.index("spot.png")]]
-    found = search.Found(photos, index.model, "red", only("spot.png"), hashes)
+    table = pd.DataFrame({"score": [1.0], "picture": ["spot.png"]}, index=[1])
+    found = search.Found(photos, index.model, "red", table, hashes)
     assert found.regions == [(0.5, 0.5, 1.0, 1.0)]
 
 
@@ -417,7 +410,7 @@ def test_the_command_says_what_it_did(photos, capsys):
     assert "words that it does not know: opera, please" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("words", "files", "message"), TABLES["search"])
+@pytest.mark.parametrize(("words", "files", "message"), REFUSED["search"])
 def test_what_cannot_be_done_is_one_line(photos, capsys, words, files, message):
     if "clip" in words:
         tiny_clip(Path("clip"))
@@ -433,8 +426,8 @@ def test_what_cannot_be_done_is_one_line(photos, capsys, words, files, message):
 
 @pytest.mark.parametrize(
     ("name", "line", "message"),
-    [("mine.py", *case) for case in TABLES["code"]]
-    + [("helper.py", *case) for case in TABLES["code"][:8:2]],
+    [("mine.py", *case) for case in REFUSED["code"]]
+    + [("helper.py", *case) for case in REFUSED["code"][:8:2]],
 )
 def test_an_error_of_a_users_code_is_one_line_with_its_place(photos, capsys, name, line, message):
     Path("helper.py").write_text("colour = 1\n")
@@ -446,7 +439,7 @@ def test_an_error_of_a_users_code_is_one_line_with_its_place(photos, capsys, nam
     assert f"{name if ', line' in message else model}{message}" in last
 
 
-@pytest.mark.parametrize("expression", TABLES["vectors"])
+@pytest.mark.parametrize("expression", REFUSED["vectors"])
 def test_vectors_may_be_arrays_tensors_or_lists_of_any_kind(photos, capsys, expression):
     wanted = search.folder(photos, "colours.py").find("red")
     more = "print('loaded')\n"

@@ -13,14 +13,13 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from PIL import Image
-from scripts import ROOT, load
+from scripts import NOTEBOOKS, ROOT, load
 
 import mmlib
 
 sources, links = load("docs/site/sources.py"), load("docs/site/links.py")
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LISTED = [page for pages in sources.CONTENTS.values() for page in pages]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 
 
 def test_every_page_is_listed_once():

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -47,19 +48,21 @@ WORTH = {
 # --- Tables --------------------------------------------------------------------------------------
 
 
-def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
+def tables(evidence: Evidence) -> Mapping[str, Callable[[], pd.DataFrame]]:
     """All tables that need nothing but evidence, by name; those of a collection end with its."""
     if evidence.header["tier"] != "controlled":
         made = (results, main_table, refinement, predicted, probes, table7)
         names = at_defaults(evidence)
-        return {f"{of.__name__}_{name}": of(evidence, name) for name in names for of in made}
+        return {
+            f"{of.__name__}_{name}": partial(of, evidence, name) for name in names for of in made
+        }
     gains = controlled_gains(evidence)
     systems = ("Oracle of things", CMCA, *WEIGHTS.values(), FIRST, "Oracle of relations")
     rows = list(dict.fromkeys(name for of in gains.values() for name in of))
     return {
-        "levels": table(systems, list(gains), lambda system, name: interval(
+        "levels": lambda: table(systems, list(gains), lambda system, name: interval(
             _logs(evidence, name).effect({(system, "rank"): 1}), 2)),
-        "gains": table(rows, gains, lambda row, of: of[row].told() if row in of else None),
+        "gains": lambda: table(rows, gains, lambda row, of: of[row].told() if row in of else None),
     }  # fmt: skip
 
 
@@ -346,10 +349,10 @@ def controlled_bars(levels: Mapping[str, float], arrays: Arrays) -> Figure:
 # --- Figures of the evidence ---------------------------------------------------------------------
 
 
-def figures(evidence: Evidence) -> dict[str, Figure]:
+def figures(evidence: Evidence) -> Mapping[str, Callable[[], Figure]]:
     """All figures that need nothing but evidence, by name."""
     if evidence.header["tier"] == "controlled":
-        return {"map": controlled_map(evidence)}
+        return {"map": lambda: controlled_map(evidence)}
     panels, on_dev, trained, spreads = {}, {}, set(), {}
     for name in at_defaults(evidence):
         levels = {row: np.log2(evidence.values(name, *term))
@@ -361,12 +364,14 @@ def figures(evidence: Evidence) -> dict[str, Figure]:
             for s in run.SYSTEMS if evidence.has(name, s.system, ON_DEV[0], EPOCHS)
         }  # fmt: skip
         trained |= {s.system for s in run.trained_systems(name)}
-        spreads[f"spread_{name}"] = spread(evidence, name)
-    overview = plots.overview(panels, trained, "mean log2 rank (lower is better)")
-    drawn = {"overview": overview, "curves": plots.curves(on_dev), **spreads}
-    if any(len(cells) > 1 for cells in dials(evidence).values()):
-        drawn["map"] = map_figure(evidence)
-    return drawn
+        spreads[f"spread_{name}"] = partial(spread, evidence, name)
+    several = any(len(cells) > 1 for cells in dials(evidence).values())
+    return {
+        "overview": lambda: plots.overview(panels, trained, "mean log2 rank (lower is better)"),
+        "curves": lambda: plots.curves(on_dev),
+        **spreads,
+        **({"map": lambda: map_figure(evidence)} if several else {}),
+    }
 
 
 def spread(evidence: Evidence, dataset: str, most: int = 8) -> Figure:

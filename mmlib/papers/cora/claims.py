@@ -13,7 +13,6 @@ from mmlib.papers.cora.run.systems import (
     CONTROLLED_TIER,
     CORA,
     LONGER,
-    ORACLES,
     QUERY_TIME,
     SEQUENCE,
     SIZES,
@@ -44,7 +43,8 @@ def tuned(evidence: Evidence) -> list[str]:
 def captions_and_images(evidence: Evidence, dataset: str) -> tuple[slice, slice]:
     """Which items of a collection are test captions, and which are test images."""
     described = evidence.has(dataset, CAPTIONS, "objects")  # else: controlled
-    term = (CAPTIONS, "objects") if described else (ORACLES[-1]["system"], "in family")
+    ranked = (s for s in evidence.systems(dataset) if evidence.has(dataset, s, "in family"))
+    term = (CAPTIONS, "objects") if described else (next(ranked, CAPTIONS), "in family")
     captions = int(np.isfinite(evidence.values(dataset, *term)[0]).sum())
     return slice(captions), slice(captions, None)
 

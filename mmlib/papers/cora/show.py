@@ -1,6 +1,7 @@
 """What is shown of paper 03: its captions and models, its tables beside ours, and figures."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -46,33 +47,34 @@ IDEAL = {systems.IDEAL_BAG["system"]: ":", systems.ORACLES[-1]["system"]: "-."} 
 # --- Tables --------------------------------------------------------------------------------------
 
 
-def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
+def tables(evidence: Evidence) -> Mapping[str, Callable[[], pd.DataFrame]]:
     """All tables that need nothing but evidence, by name; those of a collection end with its."""
     if evidence.header["tier"] == systems.CONTROLLED_TIER:
         rows = {name: Cells(evidence, name) for name in evidence.datasets}
-        levels = table(rows, ORDER, lambda of, s: of.percentage(s, "in family"), None)
-        counts = table([*rows], BOUND, lambda r, s: _stalled(evidence, r, s), None)
-        return {"binding": levels, "stalled": counts}
-    frames: dict[str, pd.DataFrame] = {}
+        return {
+            "binding": lambda: table(rows, ORDER, lambda r, s: r.percentage(s, "in family"), None),
+            "stalled": lambda: table([*rows], BOUND, lambda r, s: _stalled(evidence, r, s), None),
+        }
+    plain: dict[str, Callable[..., pd.DataFrame]] = dict(
+        leads=_leads, table1=partial(_beside_printed, number="table1"),
+        table3=partial(_beside_printed, number="table3"), table4=_reranking, entities=_entities,
+        families=_families, times=_times, parse_errors=_parse_errors,
+    )  # fmt: skip
+    makers: dict[str, Callable[[], pd.DataFrame]] = {}
     for name in evidence.datasets:
-        frames[f"results_{name}"] = results(evidence, name)
+        more: dict[str, Callable[..., Any]] = {"leads": _leads}
+        more = plain if name == original(name) else more
         if name.endswith(WITH_BERT):
-            frames[f"table7_{name}"] = _beside_printed(evidence, name, "table7")
-            continue
-        frames[f"leads_{name}"] = _leads(evidence, name)
-        if name != original(name):
-            continue
-        for number in ("table1", "table3"):
-            frames[f"{number}_{name}"] = _beside_printed(evidence, name, number)
-        frames[f"table4_{name}"] = _reranking(evidence, name)
-        frames[f"entities_{name}"] = _entities(evidence, name)
-        frames[f"families_{name}"] = _families(evidence, name)
-        if evidence.has(name, systems.QUERY_TIME, "parse", EPOCHS):
-            steps = evidence.metrics(name, systems.QUERY_TIME, EPOCHS)
-            times = {s: np.median(evidence.curves(name, systems.QUERY_TIME, s)) for s in steps}
-            frames[f"times_{name}"] = pd.DataFrame({"ms": 1000 * pd.Series(times)}).round(2)
-        frames[f"parse_errors_{name}"] = _parse_errors(evidence, name)
-    return {name: frame for name, frame in frames.items() if len(frame)}
+            more = {"table7": partial(_beside_printed, number="table7")}
+        every = {"results": results, **more}
+        makers |= {f"{title}_{name}": partial(of, evidence, name) for title, of in every.items()}
+    return makers
+
+
+def _times(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    steps = evidence.metrics(dataset, systems.QUERY_TIME, EPOCHS)
+    times = {s: np.median(evidence.curves(dataset, systems.QUERY_TIME, s)) for s in steps}
+    return pd.DataFrame({"ms": 1000 * pd.Series(times, dtype=float)}).round(2)
 
 
 def with_rows(evidence: Evidence, dataset: str, names: Iterable[str]) -> list[str]:
@@ -340,19 +342,24 @@ def in_family(bars: Mapping[str, float], ideal_bag: float, title: str = "") -> F
 # --- Figures of the evidence ---------------------------------------------------------------------
 
 
-def figures(evidence: Evidence) -> dict[str, Figure]:
+def figures(evidence: Evidence) -> Mapping[str, Callable[[], Figure]]:
     """All figures that need nothing but evidence, by file name."""
     if evidence.header["tier"] == systems.CONTROLLED_TIER:
-        return {"binding": binding_map(evidence), "drawn": binding_drawn(evidence)}
+        return {
+            "binding": partial(binding_map, evidence),
+            "drawn": partial(binding_drawn, evidence),
+        }
     panels = {}
     for name in (name for name in evidence.datasets if not name.endswith(WITH_BERT)):
-        shown = [row for row in with_rows(evidence, name, ORDER) if row != "Random"]
+        if not (shown := [r for r in with_rows(evidence, name, ORDER) if r != "Random"]):
+            continue
         values = {row: evidence.values(name, row, "RSUM") for row in shown}
         best_first = sorted(values, key=lambda row: -values[row].mean())
         panels[name] = {row: values[row] for row in best_first}, evidence.clusters(name)
     oracles = {row["system"] for row in systems.ORACLES}
-    overview = plots.overview(panels, systems.SYSTEMS, "RSUM (at best 600)", aside=oracles)
-    return {"overview": overview, "curves": curves(evidence)}
+    label = "RSUM (at best 600)"
+    overview = partial(plots.overview, panels, systems.SYSTEMS, label, aside=oracles)
+    return {"overview": overview, "curves": partial(curves, evidence)}
 
 
 def curves(evidence: Evidence) -> Figure:

@@ -7,6 +7,7 @@ import numpy as np
 
 from mmlib.core.contrast import Effects, Recorded, Vocabulary, claims_of
 from mmlib.core.effects import crossed, crossed_known
+from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence
 from mmlib.data.judgments import EVERY
 from mmlib.papers.entailment.method.metrics import ACCURACY, METRICS, shares
@@ -23,10 +24,10 @@ PRINTED_PAIRS, PRINTED_ENTAILED = 2000, 1006  # of the paper's test set (Table 1
 
 def main_test(evidence: Evidence, dataset: str) -> str:
     """The test at its natural prior: candidates in the world, the crowd's pairs on photographs."""
-    return next(
-        name for name in ("candidates", "crowd", "SNLI-VE")
-        if evidence.has(dataset, PAIRS, "label", name)
-    )  # fmt: skip
+    for name in ("candidates", "crowd", "SNLI-VE"):
+        if evidence.has(dataset, PAIRS, "label", name):
+            return name
+    raise DataError(f"no evidence of the pairs that judges are tested on, on {dataset}")
 
 
 def shares_of(

@@ -37,8 +37,11 @@ def labelled(evidence: Evidence, organic: bool | None = None) -> list[str]:
 
 def same_as(evidence: Evidence, dataset: str, system: str) -> str:
     """The system that holds a system's values: DC for TK at full k where the two are the same."""
-    same = system == "TK" and not evidence.has(dataset, "TK", "AUC")
-    return "DC" if same else system
+    if system != "TK" or evidence.has(dataset, "TK", "AUC"):
+        return system
+    unused = [header["inapplicable"].get(dataset, ()) for header in evidence.recordings]
+    square = not unused or any("TK" in names for names in unused)  # else it was not trained
+    return "DC" if square else system
 
 
 def auc(evidence: Evidence, dataset: str, system: str, seeds: Seeds | None = None) -> np.ndarray:

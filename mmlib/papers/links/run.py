@@ -82,7 +82,7 @@ def trained_systems(tier: str, dataset: str, square: bool = False) -> list[Syste
 
     square: of documents with as many sentences as images, where TK is the same as DC.
     """
-    hard = tier == "paper" or dataset in HARD_NEGATIVES[tier]
+    hard = tier == "paper" or dataset in HARD_NEGATIVES.get(tier, ())
     usual: Negatives = "hard" if hard else "mean"
     main = [replace(system, negatives=usual) for system in SYSTEMS.values()]
     if dataset == UNLABELLED:

@@ -1,7 +1,8 @@
 """What is shown of paper 04: its documents, its tables beside ours, and figures of the evidence."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 
 import matplotlib.pyplot as plt
@@ -42,27 +43,26 @@ COMPARED = (DETECTION, "Co-occurrence", "NoStruct", "DC", "TK", "TK+½k", "AP", 
 # --- Tables ----------------------------------------------------------------------------------
 
 
-def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
+def tables(evidence: Evidence) -> Mapping[str, Callable[[], pd.DataFrame]]:
     """All tables that need nothing but evidence, by name; those of a data set end with its name."""
     sets = labelled(evidence)
     varied = [name for name in sets if any(evidence.has(name, v, "AUC") for v in VARIANTS)]
     of_variants = [(name, row) for name in varied for row in ("NoStruct", "DC", "AP", *VARIANTS)]
     timed = [name for name in sets if evidence.has(name, STEP_TIME, "ms of DC", EPOCHS)]
     hard, printed_sets = [n for n in sets if n != "coco"], dict.fromkeys([*sets, *PAPER_TABLES])
-    every = {
-        **{f"results_{name}": results(evidence, name) for name in printed_sets},
-        "agreement": agreement(evidence),
-        **({"difficulty": difficulty(evidence, hard)} if hard else {}),
-        "variants": table(
+    return {
+        **{f"results_{name}": partial(results, evidence, name) for name in printed_sets},
+        "agreement": lambda: agreement(evidence),
+        **({"difficulty": lambda: difficulty(evidence, hard)} if hard else {}),
+        "variants": lambda: table(
             of_variants, METRICS, lambda row, metric: Cells(evidence, row[0]).spread(row[1], metric)
         ),
-        "step_times": table(
+        "step_times": lambda: table(
             timed, ("DC", "AP"),
             lambda name, of: round(np.median(evidence.curves(name, STEP_TIME, f"ms of {of}")), 1),
         ),
-        "unlabelled": table(["AP"], METRICS, Cells(evidence, UNLABELLED).spread),
+        "unlabelled": lambda: table(["AP"], METRICS, Cells(evidence, UNLABELLED).spread),
     }  # fmt: skip
-    return {name: rows for name, rows in every.items() if len(rows)}
 
 
 def printed(dataset: str) -> pd.DataFrame:
@@ -257,12 +257,12 @@ def training_curve(history: Sequence[Mapping[str, float]]) -> Figure:
 # --- Figures of the evidence -----------------------------------------------------------------
 
 
-def figures(evidence: Evidence) -> dict[str, Figure]:
+def figures(evidence: Evidence) -> Mapping[str, Callable[[], Figure]]:
     """All figures that need nothing but evidence, by name."""
     sets = labelled(evidence)
     hard = [name for name in sets if name != "coco"]
-    every = {"overview": ranked(evidence, sets), "objectives": objectives(evidence)}
-    return every | ({"difficulty": auc_by_spread(evidence, hard)} if hard else {})
+    every = dict(overview=partial(ranked, evidence, sets), objectives=partial(objectives, evidence))
+    return every | ({"difficulty": partial(auc_by_spread, evidence, hard)} if hard else {})
 
 
 def ranked(

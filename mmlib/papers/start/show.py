@@ -1,6 +1,7 @@
 """What is shown of notebook 00: what a search finds, and the table and curves of its record."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -59,17 +60,18 @@ def searches(
     return figure
 
 
-def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
+def tables(evidence: Evidence) -> Mapping[str, Callable[[], pd.DataFrame]]:
     """A row for each system and metric: mean and standard deviation over seeds."""
     rows = {
         (system, metric): evidence.means("world", system, metric).agg(["mean", "std"])
         for system in SYSTEMS
         for metric in evidence.metrics("world", system)
     }
-    return {"systems": pd.DataFrame(rows).T}
+    return {"systems": lambda: pd.DataFrame(rows).T}
 
 
-def figures(evidence: Evidence) -> dict[str, Figure]:
+def figures(evidence: Evidence) -> Mapping[str, Callable[[], Figure]]:
     """The learning curves."""
-    on_dev = {"Search": evidence.curves("world", "Search", "dev_R@10")}
-    return {"learning": plots.curves({("picture world", "R@10 on dev, %"): on_dev})}
+    title = "picture world", "R@10 on dev, %"
+    on_dev = partial(evidence.curves, "world", "Search", "dev_R@10")
+    return {"learning": lambda: plots.curves({title: {"Search": on_dev()}})}

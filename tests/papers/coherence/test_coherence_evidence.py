@@ -180,7 +180,7 @@ def test_gaps_are_set_against_right_answers(evidence):
 
 
 def test_tables_of_a_small_record(evidence):
-    made = show.tables(evidence)
+    made = {name: make() for name, make in show.tables(evidence).items()}
     shown = made["results_Clue-like"]
     assert shown.loc["CMCA + true relations", "in % of the oracle's gain"] == "+100 [+100, +100]"
     gain = level(evidence, "CMCA") - level(evidence, "CMCM")
@@ -212,7 +212,7 @@ def test_table_7_is_about_the_texts_of_which_a_relation_holds(evidence):
 
 
 def test_figures_of_a_small_record(evidence, made_up_pairs):
-    drawn = show.figures(evidence)
+    drawn = {name: draw() for name, draw in show.figures(evidence).items()}
     assert [*drawn] == ["overview", "curves", "spread_Clue-like", "spread_CITE-like", "map"]
     name = collections.MAP[-1]
     gain = level(evidence, "CMCA", dataset=name) - level(evidence, "CMCM", dataset=name)
@@ -221,8 +221,8 @@ def test_figures_of_a_small_record(evidence, made_up_pairs):
     names = [label.get_text() for label in drawn["overview"].axes[0].get_yticklabels()]
     terms = show.rankings(evidence, "Clue-like")
     assert names == sorted(names, key=lambda row: level(evidence, *terms[row]))
-    assert show.tables(made_up_pairs)["levels"].loc["CMCM_first", FEW] == "–"
-    panels = {axis.get_title(): axis for axis in show.figures(made_up_pairs)["map"].axes}
+    assert show.tables(made_up_pairs)["levels"]().loc["CMCM_first", FEW] == "–"
+    panels = {axis.get_title(): axis for axis in show.figures(made_up_pairs)["map"]().axes}
     line = panels["4 relations, 120 cues"].containers[1][0]  # λ_cls = 0.1
     gains = [
         level(made_up_pairs, "CMCA", dataset=n) - level(made_up_pairs, "CMCM", dataset=n)

@@ -175,7 +175,7 @@ def test_a_training_has_stalled_where_it_ends_far_below_the_best_of_its_system(c
             np.full(240, best + level) if row else v
             for row, v in zip(rows, series["value"], strict=True)
         ]
-        table = show.tables(replace(controlled, series=series.assign(value=values)))["stalled"]
+        table = show.tables(replace(controlled, series=series.assign(value=values)))["stalled"]()
         assert table.loc["drawn", "CORA"] == stalled
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -82,10 +83,7 @@ def test_inputs_are_known_of_all_that_is_asked(study):
 
 
 def test_a_machine_without_a_tokenizer_reads_every_text(study, monkeypatch):
-    def gone(text):
-        raise AssertionError(f"tokenized {text!r}")
-
-    monkeypatch.setattr(words, "tokenize", gone)
+    monkeypatch.setattr(words, "tokenize", Mock(side_effect=AssertionError("tokenized")))
     arrays = study.arrays
     for own in (arrays.train, arrays.calibration, *arrays.tests.values()):
         arrays.encoded(own, systems.BUDGETS["world"].judge.classifier)

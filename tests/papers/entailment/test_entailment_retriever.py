@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tiny_entailment as tiny
 import torch
+from oracles import entail_at_k
 from sklearn.metrics import average_precision_score
 
 from mmlib.core import engine
@@ -13,7 +14,7 @@ from mmlib.core.engine import Resources
 from mmlib.core.jobs import Job, Run
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.papers.entailment.data.arrays import People
-from mmlib.papers.entailment.method.metrics import by_people, entail_at_k, measured, rarity, recalls
+from mmlib.papers.entailment.method.metrics import by_people, measured, rarity, recalls
 from mmlib.papers.entailment.method.retrievers import build
 from mmlib.papers.entailment.method.revision import Revision, Weak, train
 from mmlib.papers.entailment.run import jobs, retriever, systems

@@ -29,9 +29,10 @@ def dots(axis):
 
 
 def test_tables_and_figures_are_made_from_evidence_alone():
-    assert all(len(table) for table in show.tables(PHOTOGRAPHS).values())
+    assert all(len(make()) for make in show.tables(PHOTOGRAPHS).values())
     for evidence in (WORLD, PHOTOGRAPHS):
-        assert {*show.figures(evidence)} == {"between", "ladder", "curves"}
+        drawn = {name: draw() for name, draw in show.figures(evidence).items()}
+        assert {*drawn} == {"between", "ladder", "curves"}
     mined = show.mining(WORLD, "world")
     precision = mined["precision, %"]
     assert (precision["the judge"], precision["overlap"], precision["all candidates"]) == (

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 from matplotlib.colors import same_color
 
+from mmlib.core.evidence import Evidence
 from mmlib.papers.links import show
+from mmlib.papers.links.claims import same_as
 from mmlib.papers.links.data.documents import Corpus, Document
 
 DOCUMENT = Document("d", ("a dog", "a cat", "a tree"), ("1", "2", "3", "4"), ((0, 0), (1, 2)))
@@ -72,6 +74,15 @@ def test_of_many_sentences_those_without_a_mark_are_left_out():
     assert np.array_equal(axis.images[0].get_array(), scores[[3, 7, 15]])
 
 
+@pytest.mark.parametrize(("unused", "system"), [(["TK"], "DC"), ([], "TK")])
+def test_dc_stands_for_tk_only_where_the_two_are_the_same(unused, system):
+    """Where TK was not trained, DC's values were once shown as its own."""
+    whole = made_up_evidence.make()
+    series = whole.series.query("system != 'TK'").reset_index(drop=True)
+    found = Evidence(series, whole.header, [{"inapplicable": {"coco": unused}}])
+    assert same_as(found, "coco", "TK") == system
+
+
 def test_a_dot_is_the_mean_of_documents_of_similar_spread():
     evidence = made_up_evidence.make(datasets=("coco", "story"))
     drawn = show.auc_by_spread(evidence, ["story"], {"this one": (0.5, 70.0)}, groups=3)
@@ -86,12 +97,13 @@ def test_a_dot_is_the_mean_of_documents_of_similar_spread():
 
 def test_tables_and_figures_of_one_data_set_with_chance_and_this_run():
     evidence = made_up_evidence.make(datasets=("coco", "unlabelled"))
-    tables = show.tables(evidence)
+    tables = {name: make() for name, make in show.tables(evidence).items()}
     means = evidence.values("unlabelled", "AP", "p@1").mean(axis=1)
     said = f"{means.mean():.1f} ± {means.std(ddof=1):.1f}"
     assert tables["unlabelled"].loc["AP", "p@1"] == said
     assert (tables["results_diy"].xs("ours", axis=1, level=1) == "–").all(axis=None)
-    assert {*show.figures(evidence)} == {"overview", "objectives"}
+    drawn = {name: draw() for name, draw in show.figures(evidence).items()}
+    assert {*drawn} == {"overview", "objectives"}
     axis = show.ranked(evidence, ["coco"], {("coco", "AP"): 77.0}).axes[0]
     names = [label.get_text() for label in axis.get_yticklabels()]
     assert names == ["Random", "NoStruct", "Co-occurrence", "DC", "TK+½k", "AP", "AP+½k"]

@@ -118,7 +118,7 @@ def system(name: str) -> System:
 
 
 SYSTEMS = {name: system(name) for names in TABLES.values() for name in names}
-CORA, TWO_STEP, JOINT, SEQUENCE, BAG, OURS, VSE, GOLD, AUTHORS = (SYSTEMS[name] for name in (
+CORA, TWO_STEP, JOINT, SEQUENCE, BAG, OURS, VSE, GOLD, AUTHORS = (system(name) for name in (
     "CORA", "Two-step, caption losses", "Joint", "Sequence, CORA's rest", "Bag of phrases",
     "Two-step, residual path and short cut", "VSE∞", "CORA, gold graphs", "CORA, authors' form",
 ))  # fmt: skip

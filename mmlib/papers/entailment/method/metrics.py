@@ -6,7 +6,6 @@ seeds and clusters of pairs can be taken as those of a mean (the infinitesimal j
 Jackknife, the Bootstrap and Other Resampling Plans, 1982; of the ROC area it is DeLong's variance).
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -159,19 +158,6 @@ def by_people(scores: np.ndarray, people: "People", images: int) -> dict[str, np
             values["mAP, people"][i] = 100 * average_precision(judged[None], yes[None])[0]
             values["P@1, people"][i] = 100 * chance_among_first(judged, 1)[yes].sum()
     return values
-
-
-def entail_at_k(ranked: Sequence[Sequence[int]], entailed: np.ndarray, k: int) -> float:
-    """E@K (eq. 13 [R]), in percent: the mean share of entailed or golden texts among the first K.
-
-    ranked: for each image its texts, best first, at least K of them. entailed (images, texts) bool,
-    golden pairs included; or float, where a text counts by its weight (`rarity`). Raises ValueError
-    for fewer than K texts.
-    """
-    if any(len(texts) < k for texts in ranked):
-        raise ValueError(f"E@{k} needs {k} ranked texts of every image")
-    shares = [entailed[i, list(texts[:k])].mean() for i, texts in enumerate(ranked)]
-    return 100 * float(np.mean(shares))
 
 
 def rarity(fits: np.ndarray) -> np.ndarray:

@@ -33,7 +33,9 @@ BASELINES, RANKINGS = (
     tuple({"system": name, "baseline": baseline} for name, baseline in TABLE[group].items())
     for group in ("baselines", "rankings")
 )
-RIVALS = tuple(row["system"] for row in BASELINES[1:6])  # what a judge has to beat
+RIVALS = tuple(  # what a judge has to beat
+    row["system"] for row in BASELINES if row["baseline"] not in ("random", "regression")
+)
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,6 @@ class Budget:
 
 
 BUDGETS = {
-    dataset: Budget.of({**plan, "miner": asdict(full(tier))})
-    for tier, (dataset, plan) in zip(DATASETS, TABLE["budgets"].items(), strict=True)
+    dataset: Budget.of({**TABLE["budgets"][dataset], "miner": asdict(full(tier))})
+    for tier, dataset in DATASETS.items()
 }
