@@ -62,25 +62,14 @@ class Vocabulary:
         result = look_up(evidence, collection, system) if look_up else Recorded(system, metric)
         return result if evidence.has(collection, *result[:3]) else None
 
-    def values(
-        self, evidence: Evidence, term: Term, seeds: Sequence[int] | None = None
-    ) -> np.ndarray:
-        """The values of a recorded term (seeds, items), or (seeds,) of one over seeds alone."""
-        collection, _, name = term
-        result = self.recorded(evidence, term)
-        assert result is not None, f"{term} is not on record"
-        system, metric, split, change = result
-        named = (name, change) if change else None
-        return evidence.values(collection, system, metric, seeds, split, named, seeds is None)
-
     def strongest(
         self, evidence: Evidence, collection: str, systems: Iterable[str], metric: str
     ) -> str | None:
         """Of the recorded systems the one with the highest mean over seeds and items, if any."""
         levels = {
-            name: float(np.nanmean(self.values(evidence, (collection, name, metric))))
+            name: float(np.nanmean(_values(evidence, term, place)))
             for name in systems
-            if self.recorded(evidence, (collection, name, metric))
+            if (place := self.recorded(evidence, term := (collection, name, metric)))
         }
         return max(levels, key=lambda name: levels[name], default=None)
 
@@ -92,20 +81,29 @@ class Vocabulary:
         It is paired by item, and by those seeds that all of its systems with seeds have. Clusters
         are those of the first term. Items without a value of each term in each seed are left out.
         """
-        places = [(term[0], self.recorded(evidence, term)) for term in terms]
-        of_systems = [evidence.seeds_of(name, of.system) for name, of in places if of]
+        places = {term: place for term in terms if (place := self.recorded(evidence, term))}
+        assert places.keys() == terms.keys(), f"{terms.keys() - places.keys()} is not on record"
+        of_systems = [evidence.seeds_of(term[0], place.system) for term, place in places.items()]
         trained = [own for own in of_systems if own]
         shared = [seed for seed in seeds if all(seed in own for own in trained)]
         if not shared:
             return "what is compared has no seed in common"
-        values = [weight * self.values(evidence, term, shared) for term, weight in terms.items()]
+        values = [terms[t] * _values(evidence, t, place, shared) for t, place in places.items()]
         total = np.sum(values, axis=0) - less
         if total.ndim == 1:
             return over_seeds(total) if len(total) > 1 else ONE_SEED
-        collection, first = places[0]
-        assert first is not None
+        (collection, *_), first = next(iter(places.items()))
         result = crossed_known(total, evidence.clusters(collection, first.split))
         return replace(result, seeds=len(shared) if trained else 0)  # also where they end alike
+
+
+def _values(
+    evidence: Evidence, term: Term, place: Recorded, seeds: Sequence[int] | None = None
+) -> np.ndarray:
+    """The values of a recorded term (seeds, items), or (seeds,) of one over seeds alone."""
+    system, metric, split, change = place
+    named = (term[2], change) if change else None
+    return evidence.values(term[0], system, metric, seeds, split, named, seeds is None)
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,7 @@ class Evidence:
 
     @cached_property
     def _seeds(self) -> dict[str, list[int]]:
-        systems = self._seeded.items()
-        return {name: sorted(set.intersection(*seeds.values())) for name, seeds in systems}
+        return {n: sorted(set.intersection(*s.values())) for n, s in self._seeded.items()}
 
     def systems(self, dataset: str) -> list[str]:
         """The systems of a data set by name."""

@@ -49,7 +49,7 @@ def listed(folder: Path, pattern: str) -> list[Path]:
 
 
 def printable(name: str) -> str:
-    """A file's name, which may be of any bytes, as text: bytes that are no UTF-8 are escaped."""
+    """A text that UTF-8 can hold, as a file's name of any bytes may not be; the rest is escaped."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 

@@ -52,10 +52,13 @@ def canonical(text: str) -> str:
     Cc), in single blanks; apostrophes, quotation marks, hyphens, dots and letters are plain ones.
     """
     for _ in range(3):  # entities may be escaped twice, or divided by what is left out
+        before = text
         text = LIGATURES_WIDE_OR_MATHS.sub(lambda x: normalize("NFKC", x[0]), text)
         text = re.sub(r"&(#\w+;?|\w+;|(amp|lt|gt|quot|nbsp)\b)", lambda x: unescape(x[0]), text)
         text = re.sub(r"(?<=\w)[`´](?=\w)", "'", " ".join(text.translate(SIGNS).split()))
         text = normalize("NFC", "".join(c for c in text if category(c) not in ("Cf", "Cc")))
+        if text == before:  # as most are at once
+            break
     return text
 
 

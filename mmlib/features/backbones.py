@@ -230,7 +230,8 @@ def _hugging_face(name: str, weights: str | Path | None) -> Vision:
     folder = Path(weights or "")
     if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
         raise DataError(f"{folder}: no folder with config.json and *.safetensors")
-    [regular_file(path) for path in folder.iterdir() if not path.is_dir()]
+    for path in (path for path in folder.iterdir() if not path.is_dir()):
+        regular_file(path)
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = transformers.AutoConfig.from_pretrained(folder, **local)

@@ -209,8 +209,7 @@ def fill(
             chunk = images[start : start + batch]
             chain = _link(chain, chunk, identity)
             pieces.append(folder / f"{start}.safetensors")
-            earlier = kept(pieces[-1])  # None: missing, or damaged
-            note = earlier[1] if earlier else {}
+            _, note = kept(pieces[-1]) or ({}, {})  # empty: missing, or damaged
             if note and note["files"] != chain:
                 raise DataError(
                     f"{folder}: images changed since this run began (delete this folder)"

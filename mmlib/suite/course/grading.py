@@ -28,7 +28,7 @@ import nbformat
 import pandas as pd
 from tqdm import tqdm
 
-from mmlib.core.files import file_hash
+from mmlib.core.files import file_hash, printable
 from mmlib.core.paths import write_atomic
 from mmlib.suite.course.checks import CourseError, Key, NoAnswer, WrongAnswer, judge
 from mmlib.suite.course.form import HEADING, Teacher, read_teacher, role
@@ -182,7 +182,9 @@ def grade(
                 raise CourseError(files[path])
             content = path.read_bytes()
             about["digest"] = hashlib.sha256(content + setting.encode()).hexdigest()[:16]
-            graded = earlier[(earlier.file == _text(name)) & (earlier.digest == about["digest"])]
+            graded = earlier[
+                (earlier.file == printable(name)) & (earlier.digest == about["digest"])
+            ]
             if len(graded):
                 return graded.to_dict("records")
             teacher, answers = read_answers(content, teachers)
@@ -201,7 +203,9 @@ def grade(
     try:
         with ThreadPoolExecutor(jobs) as pool:
             for rows in tqdm(pool.map(rows_of, files), "hand-ins", len(files), mininterval=1.0):
-                marks += [{name: _text(value) for name, value in row.items()} for row in rows]
+                marks += [
+                    {name: printable(str(value)) for name, value in row.items()} for row in rows
+                ]
                 table = pd.DataFrame(marks, columns=COLUMNS).fillna("")
                 write_atomic(out, partial(table.to_csv, index=False))
     finally:
@@ -247,11 +251,6 @@ def hand_ins(folder: Path, leave_out: Sequence[Path] = ()) -> dict[Path, str]:
             del found[path]
         listed |= found
     return listed
-
-
-def _text(value: Any) -> str:
-    """Text that UTF-8 can hold, as a name of a file or a message may not be."""
-    return str(value).encode("utf-8", "backslashreplace").decode()
 
 
 def _totals(marks: pd.DataFrame) -> pd.DataFrame:

@@ -13,9 +13,8 @@ import numpy as np
 
 Layout = tuple[str, Sequence[float]]
 MOST = 100_000  # values of a list or a generator that are read; a longer one is no answer
-_read: dict[
-    int, tuple[Iterator, list]
-] = {}  # an iterator gives its values once; a check runs again
+# An iterator gives its values once, and a check may run again.
+_read: dict[int, tuple[Iterator, list]] = {}
 
 
 def plain(value: Any) -> Any:

@@ -33,9 +33,6 @@ BASELINES, RANKINGS = (
     tuple({"system": name, "baseline": baseline} for name, baseline in TABLE[group].items())
     for group in ("baselines", "rankings")
 )
-RIVALS = tuple(  # what a judge has to beat
-    row["system"] for row in BASELINES if row["baseline"] not in ("random", "regression")
-)
 
 
 @dataclass(frozen=True)
