@@ -71,24 +71,18 @@ def predictions(evidence: Evidence, seeds: Seeds) -> Effects:
     return result or "no head was scored"
 
 
-def over_trainings(medr: np.ndarray) -> np.ndarray:
-    """MedR (seeds, pools) -> how far each seed's mean lies from the median of seeds (seeds,).
-
-    Its mean says how much trainings vary; paired differences are the test of Brown and Forsythe
-    (1974), for two systems with the same seeds.
-    """
-    of_seeds = medr.mean(axis=1)
-    return np.abs(of_seeds - np.median(of_seeds))
-
-
 def less_over_trainings(evidence: Evidence, seeds: Seeds) -> Effects:
-    """How much less the MedR of refined CMCM varies over trainings than CMCA's."""
+    """How much less the MedR of refined CMCM varies over trainings than CMCA's.
+
+    How far each seed's mean lies from the median of seeds, as in the test of Brown and Forsythe
+    (1974), paired: both systems have the same seeds.
+    """
     terms, result = ((CMCA.system, "MedR"), (CMCM.system, "MedR, refined")), {}
     for name in with_values(evidence, *terms, split="pools"):
         if len(seeds) < 2:
             return ONE_SEED
-        medr = (evidence.values(name, *term, seeds, "pools") for term in terms)
-        agnostic, aware = map(over_trainings, medr)
+        medr = [evidence.values(name, *t, seeds, "pools").mean(axis=1) for t in terms]
+        agnostic, aware = (np.abs(of_seeds - np.median(of_seeds)) for of_seeds in medr)
         result[name] = over_seeds(agnostic - aware)
     return result or NOT_TRAINED
 

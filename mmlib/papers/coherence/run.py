@@ -32,6 +32,7 @@ class System:
     attention: the learned query; without it the LSTM's last states are taken.
     relations: what the head learns: "" nothing, "all", or the name of one relation.
     lambda_cls: λ_cls, weight of the coherence loss.
+    words: how many of a text's words are read; 0 for those of the settings.
     reports: of the answer: "ranks" alone, also "refined" ones, or "all" diagnostics.
     """
 
@@ -39,6 +40,7 @@ class System:
     attention: bool = True
     relations: str = ""
     lambda_cls: float = 0.1
+    words: int = 0
     reports: Literal["ranks", "refined", "all"] = "ranks"
 
     def columns(self, relations: Sequence[str]) -> list[int]:
@@ -57,6 +59,7 @@ SWEPT = tuple(  # some of Fig. 8's, beside 0 and 0.1
     replace(CMCM, system=f"CMCM, λ_cls {value:g}", lambda_cls=value, reports="ranks")
     for value in (0.01, 0.4, 2.0)
 )
+CUT = tuple(replace(CMCM, system=f"CMCM, {n} words", words=n, reports="ranks") for n in (10, 20))
 BASELINES = ({"system": "Random", "baseline": "random"}, {"system": "Ridge", "baseline": "ridge"})
 ORACLES = (  # readers that see what a controlled picture shows, see `data.controlled.truth`
     {"system": "Oracle of relations", "baseline": "truth", "knows": "relations"},
@@ -83,7 +86,9 @@ def trained_systems(dataset: str) -> list[System]:
     if dataset in collections.MAP:
         return [CMCA, replace(CMCM, reports="ranks")]
     chosen = [*SYSTEMS, *map(single, collections.relations_of(dataset))]
-    return [*chosen, *SWEPT] if dataset == collections.CLUE_LIKE else chosen
+    swept = SWEPT if dataset in (collections.CLUE_LIKE, "flickr8k") else ()
+    cut = CUT if swept or dataset == collections.CITE_LIKE else ()
+    return [*chosen, *swept, *cut]
 
 
 def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
@@ -284,6 +289,11 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     Split "relations", a value a relation, where all is reported: see `of_relations`.
     """
     started = time.process_time()
+    if words := job.system["words"]:
+        arrays = replace(arrays, splits={
+            name: replace(split, ids=split.ids[:, :words], lengths=split.lengths.clip(max=words))
+            for name, split in arrays.splits.items()
+        })  # fmt: skip
     model, history = train(job, arrays, run)
     encoded = {name: encode(model, arrays.splits[name], run.device) for name in ("val", "test")}
     theta = {name: split.theta for name, split in encoded.items()}

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from mmlib.core.contrast import NOT_TRAINED, Effects, Vocabulary, claims_of
+from mmlib.core.contrast import NOT_TRAINED, Effects, Recorded, Vocabulary, claims_of
 from mmlib.core.effects import crossed, over_seeds
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.papers.cora.run.systems import (
@@ -49,7 +49,15 @@ def captions_and_images(evidence: Evidence, dataset: str) -> tuple[slice, slice]
     return slice(captions), slice(captions, None)
 
 
-VOCABULARY = Vocabulary(collections={"longest": longest, "tuned": tuned})
+def early(curve: np.ndarray) -> float:
+    """Mean over the first third of the epochs."""
+    return float(curve[: len(curve) // 3].mean())
+
+
+VOCABULARY = Vocabulary(
+    {"early dev_RSUM": lambda e, collection, name: Recorded(name, "dev_RSUM", EPOCHS, early)},
+    {"longest": longest, "tuned": tuned},
+)
 
 
 def rich(evidence: Evidence, seeds: Sequence[int], others: bool = False) -> Effects:

@@ -111,7 +111,7 @@ def gain(evidence: Evidence, seeds: Seeds, family: str, metric: str) -> np.ndarr
 
 
 def weakest(evidence: Evidence, seeds: Seeds) -> Effects:
-    """What the weakest retriever gains in mean R@K, less the mean gain of the others."""
+    """What each retriever that may be the weakest gains in mean R@K, less the others' mean gain."""
     [dataset] = evidence.datasets
     clusters = evidence.clusters(dataset, "test")
     gains = {family: gain(evidence, seeds, family, "RSUM") for family in FAMILIES}
@@ -120,12 +120,13 @@ def weakest(evidence: Evidence, seeds: Seeds) -> Effects:
         return MISSING
     level = {f: evidence.values(dataset, name_of(f, REFERENCE), "RSUM", seeds) for f in recalls}
     low = min(level, key=lambda family: level[family].mean())
-    others = [family for family in level if family != low]
-    if any(crossed_known(level[family] - level[low], clusters).low <= 0 for family in others):
-        return "which retriever is the weakest is not clear"
-    mean = np.mean([recalls[family] for family in others], axis=0)
-    name = f"{systems.PAPER_RETRIEVERS[low]}-like − others"
-    return {name: crossed_known(recalls[low] - mean, clusters)}
+    leads = {
+        f"{systems.PAPER_RETRIEVERS[family]}-like − others": recalls[family]
+        - np.mean([recalls[other] for other in recalls if other != family], axis=0)
+        for family in level
+        if family == low or crossed_known(level[family] - level[low], clusters).low <= 0
+    }
+    return {name: crossed_known(lead, clusters) for name, lead in leads.items()}
 
 
 def flattery(evidence: Evidence, seeds: Seeds) -> Effects:

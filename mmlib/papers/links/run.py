@@ -57,7 +57,7 @@ BUDGETS = {
 # Where dev prefers the hardest negative (after a start on averaged ones); elsewhere averaged ones.
 HARD_NEGATIVES = {"world": ("story", "organic"), "flickr8k": ("cohesive",)}
 # Where the variants are trained: on documents where a step is cheap.
-VARIANT_SETS = {"world": ("story",)}
+VARIANT_SETS = {"world": ("story",), "flickr8k": ("cohesive", "organic")}
 
 
 def datasets(tier: str) -> tuple[str, ...]:

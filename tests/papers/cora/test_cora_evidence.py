@@ -57,6 +57,15 @@ def test_the_lead_on_the_richest_captions_is_that_of_the_loop(evidence):
     assert more.effect == pytest.approx(wanted, abs=1e-3)
 
 
+def test_stability_is_of_the_first_third_of_the_epochs(evidence):
+    plain, contrastive = (
+        evidence.curves("world", f"{losses}, hardest throughout", "dev_RSUM")
+        for losses in ("HARD", "HARD + CON")
+    )
+    wanted = [np.mean((b - a)[: len(a) // 3]) for a, b in zip(plain, contrastive, strict=True)]
+    assert effects(evidence, "H2")["world"].effect == pytest.approx(np.mean(wanted))
+
+
 def test_the_time_of_a_query_grows_with_the_images_where_each_is_read(evidence):
     assert effects(evidence, "C11")["world"].effect == pytest.approx(1, abs=0.1)
 
@@ -65,11 +74,8 @@ def test_what_was_not_run_is_not_tested(evidence):
     left = made_up_cora.without(evidence, "CORA", "Two-step, caption losses", QUERY_TIME)
     parts = {claim.id: claim.effects(left, left.seeds) for claim in CLAIMS}
     assert {name for name, of in parts.items() if not isinstance(of, str)} == {
-        "C1",
-        "C3",
-        "C5c",
-        "C7",
-    }
+        "C1", "C3", "C5c", "C7", "H2",
+    }  # fmt: skip
     assert list(parts["C3"]) == ["world: Joint − (Joint + FC)"]
     assert len(parts["C1"]) == 2  # of the three losses those that can be told
 

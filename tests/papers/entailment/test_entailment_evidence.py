@@ -118,12 +118,12 @@ def test_errors_of_a_kind_are_held_to_other_kinds():
     assert effects(WORLD, "C12")["number − other edits"].effect == pytest.approx(wanted)
 
 
-def test_without_a_clear_weakest_retriever_none_is_picked():
+def test_each_retriever_that_may_be_the_weakest_is_tested():
     series = WORLD.series.copy()
     alike = (series.metric == "RSUM") & series.system.str.startswith("CLIP")
     series.loc[alike, "value"] += 50
     level = Evidence(series, WORLD.header)
-    assert effects(level, "C8b") == "which retriever is the weakest is not clear"
+    assert len(effects(level, "C8b")) > 1
     assert set(effects(WORLD, "C8b")) == {"CLIP-like − others"}
 
 

@@ -65,7 +65,8 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Matcher, History]
     schedule = LambdaLR(optimizer, partial(learning_rate, steps=steps, settings=settings))
 
     def epoch(number: int) -> Iterator[tuple[Batch, bool]]:
-        mean_negatives = number < settings.mean_negatives * settings.epochs
+        averaged = 0.0 if system.hardest else settings.mean_negatives
+        mean_negatives = number < averaged * settings.epochs
         for bert in (module for module in model.modules() if isinstance(module, PhraseBERT)):
             bert.frozen = number < settings.frozen_epochs * settings.epochs
             bert.train(bert.training)
