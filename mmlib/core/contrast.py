@@ -103,7 +103,7 @@ def _values(
     """The values of a recorded term (seeds, items), or (seeds,) of one over seeds alone."""
     system, metric, split, change = place
     named = (term[2], change) if change else None
-    return evidence.values(term[0], system, metric, seeds, split, named, seeds is None)
+    return evidence.values(term[0], system, metric, seeds, split, named)
 
 
 @dataclass(frozen=True)

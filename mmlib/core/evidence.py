@@ -66,22 +66,20 @@ class Evidence:
 
     @cached_property
     def seeds(self) -> list[int]:
-        """The seeds that some data set has for all of its systems, sorted."""
-        return sorted(set().union(*self._seeds.values()))
+        """All seeds, sorted."""
+        return sorted({seed for *_, seed in self.jobs} - {NO_SEED})
 
-    def seeds_of(self, dataset: str, system: str = "") -> list[int]:
-        """The seeds of a system; without one, those that all with seeds have. Sorted."""
-        if system:
-            return sorted(self._seeded.get(dataset, {}).get(system, ()))
-        return self._seeds.get(dataset, [])
+    def seeds_of(self, dataset: str, *systems: str) -> list[int]:
+        """The seeds that all of these have, of those with seeds; or those of any system. Sorted."""
+        of_each = self._seeded.get(dataset, {})
+        if not systems:
+            return sorted(set().union(*of_each.values()))
+        named = [of_each[system] for system in systems if system in of_each]
+        return sorted(set.intersection(*named)) if named else []
 
     @cached_property
     def _seeded(self) -> dict[str, dict[str, set[int]]]:
         return grouped(job for job in self.jobs if job[2] != NO_SEED)
-
-    @cached_property
-    def _seeds(self) -> dict[str, list[int]]:
-        return {n: sorted(set.intersection(*s.values())) for n, s in self._seeded.items()}
 
     def systems(self, dataset: str) -> list[str]:
         """The systems of a data set by name."""
@@ -127,24 +125,23 @@ class Evidence:
         seeds: Sequence[int] | None = None,
         split: str = "test",
         change: Change | None = None,
-        paired: bool = True,
     ) -> np.ndarray:
         """Values (seeds, items), float64; NaN for an item that is skipped.
 
-        seeds: those of them that the data set has; default: all that it has. A system without seeds
-        (a closed form) has its one row for every seed. change: name and function of what is made
-        of each row, which is computed once a seed and name. paired: leave out seeds that another
-        system of the data set lacks. Raises DataError for what was not recorded.
+        seeds: those of them that the system has; default: all that it has. One without seeds (a
+        closed form) has its one row for each. change: name and function of what is made of
+        each row, which is computed once a seed and name. Raises DataError for what was not
+        recorded.
         """
         key = dataset, split, system, metric
         if key not in self._series:
             raise DataError(f"no evidence of {metric} of {system} on {dataset} ({split})")
-        common = self.seeds_of(dataset, "" if paired else system)
-        wanted = common if seeds is None else [seed for seed in seeds if seed in common]
+        trained = self.seeds_of(dataset, system)
+        wanted = trained if seeds is None else [seed for seed in seeds if seed in trained]
         if [*self._series[key]] == [NO_SEED]:
-            wanted = [NO_SEED] * (len(wanted or seeds or self.seeds) or 1)
+            wanted = [NO_SEED] * (len(seeds or self.seeds_of(dataset)) or 1)
         elif not wanted:
-            asked = ", ".join(map(str, seeds or ())) or "that its other systems have"
+            asked = ", ".join(map(str, seeds or ()))
             raise DataError(f"no evidence of {system} on {dataset} for seed {asked}")
         if change is None:
             return _stacked(self._series[key][seed] for seed in wanted)

@@ -121,7 +121,8 @@ class Cells:
     def values(self, terms: Mapping[Term, float]) -> np.ndarray:
         """The sum of the values of terms times their weights, (seeds, items), paired by both."""
         change = (self.figure, self.figure) if self.figure else None
-        read = partial(self.evidence.values, split=self.split, change=change)
+        seeds = self.evidence.seeds_of(self.dataset, *(name for name, _ in terms))
+        read = partial(self.evidence.values, seeds=seeds, split=self.split, change=change)
         weighed = [
             weight * read(self.dataset, *term)[:, self.items] for term, weight in terms.items()
         ]

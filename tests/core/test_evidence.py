@@ -15,6 +15,7 @@ from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence
 from mmlib.core.jobs import NO_SEED, Answer
 from mmlib.core.recordings import ranges
+from mmlib.core.tables import Cells
 
 
 def answer(seed, size, items, epochs=3):
@@ -38,7 +39,8 @@ def test_values_are_those_of_their_system_seed_and_item(found):
     assert found.systems("odd") == ["a", "b", "c", "d"]
     assert found.systems("even") == ["a", "b"]
     assert found.seeds == found.seeds_of("even") == [0, 1, 2]
-    assert found.seeds_of("odd") == [1]  # d has no other yet
+    assert found.seeds_of("odd") == [0, 1, 2]
+    assert found.seeds_of("odd", "a", "c", "d") == [1]  # d has no other yet, c none
     assert found.seeds_of("moon") == []
     assert found.metrics("odd", "a") == ["AUC", "p@1"]
     values = found.values("even", "b", "AUC", range(3))
@@ -46,18 +48,18 @@ def test_values_are_those_of_their_system_seed_and_item(found):
     assert values.tolist() == [[100 + 10 * s + i for i in range(items)] for s in range(3)]
     assert found.values("even", "b", "AUC").tolist() == values.tolist()
     assert found.values("even", "b", "p@1", [2, 0]).tolist() == (-values[[2, 0]]).tolist()
-    # What not every system of a data set has is left out, so that rows are paired.
-    for seeds in (range(3), None):
-        assert found.values("odd", "b", "AUC", seeds).tolist() == [[110 + i for i in range(5)]]
+    # What is compared is paired: by the seeds that both systems have.
+    paired = Cells(found, "odd").values({("b", "AUC"): 1, ("d", "AUC"): -1})
+    assert paired.tolist() == [[110 - 610] * 5]
     # A closed form has one row for each seed that others have.
-    assert found.values("odd", "c", "AUC", range(3)).tolist() == [[500 + i for i in range(5)]]
+    assert found.values("odd", "c", "AUC").tolist() == 3 * [[500 + i for i in range(5)]]
     assert found.clusters("odd").tolist() == [0, 0, 1, 1, 2]
     assert found.curves("even", "a", "dev_loss")[1] == pytest.approx([1 / 2, 1 / 3, 1 / 4])
     assert found.has("odd", "a", "dev_loss", "epochs")
     assert not found.has("even", "c", "AUC")
     assert {("odd", "d", 0), ("odd", "d", 1)} & found.jobs == {("odd", "d", 1)}
     assert found.means("odd", "b", "AUC").to_dict() == {0: 102, 1: 112, 2: 122}
-    assert found.means("odd", "c", "AUC").to_dict() == {1: 502}
+    assert found.means("odd", "c", "AUC").to_dict() == dict.fromkeys(range(3), 502)
     assert found.means("odd", "e", "AUC").empty
 
 
@@ -81,7 +83,7 @@ def test_a_derived_figure_is_worked_out_once_a_seed_and_name(found):
     assert sorted(seen) == [100, 110, 120]
     cubed = mine.values("even", "b", "AUC", change=("cubed", lambda values: values**3))
     assert cubed.tolist() == (found.values("even", "b", "AUC") ** 3).tolist()
-    assert mine.values("odd", "c", "AUC", range(3), change=("mean", np.mean)).tolist() == [502]
+    assert mine.values("odd", "c", "AUC", range(3), change=("mean", np.mean)).tolist() == 3 * [502]
 
 
 def test_what_was_not_recorded_is_refused(found):

@@ -68,10 +68,9 @@ def rich(evidence: Evidence, seeds: Sequence[int], others: bool = False) -> Effe
         captions, _ = captions_and_images(evidence, dataset)
         if not rival or captions.stop <= RICH or not evidence.has(dataset, CORA.system, "RSUM"):
             continue
-        a, b = (
-            evidence.values(dataset, name, "RSUM", seeds)[:, captions]
-            for name in (CORA.system, rival)
-        )
+        names = CORA.system, rival
+        shared = evidence.seeds_of(dataset, *names)
+        a, b = (evidence.values(dataset, n, "RSUM", shared)[:, captions] for n in names)
         said = [evidence.values(dataset, CAPTIONS, m)[0] for m in ("attributes", "relations")]
         chosen = np.argsort(-np.sum(said, axis=0)[captions], kind="stable")[:RICH]  # Section 9
         clusters, count = evidence.clusters(dataset), a.shape[1]

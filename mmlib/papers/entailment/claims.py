@@ -100,12 +100,14 @@ def relevance(evidence: Evidence, dataset: str) -> tuple[str, str]:
     return ("mAP", "E@10") if by_logic else ("mAP, people", "P@1, people")
 
 
-def gain(evidence: Evidence, seeds: Seeds, family: str, metric: str) -> np.ndarray | None:
+def gain(evidence: Evidence, family: str, metric: str) -> np.ndarray | None:
     """What the paper's revision gains over the reference, (seeds, test images); None if missing."""
     [dataset] = evidence.datasets
     names = [name_of(family, "both", "miner"), name_of(family, REFERENCE)]
     if not all(evidence.has(dataset, name, metric) for name in names):
         return None
+    ways = ("both", "miner"), (REFERENCE,)
+    seeds = evidence.seeds_of(dataset, *(name_of(f, *way) for f in FAMILIES for way in ways))
     revised, plain = (evidence.values(dataset, name, metric, seeds) for name in names)
     return revised - plain
 
@@ -114,7 +116,7 @@ def weakest(evidence: Evidence, seeds: Seeds) -> Effects:
     """What each retriever that may be the weakest gains in mean R@K, less the others' mean gain."""
     [dataset] = evidence.datasets
     clusters = evidence.clusters(dataset, "test")
-    gains = {family: gain(evidence, seeds, family, "RSUM") for family in FAMILIES}
+    gains = {family: gain(evidence, family, "RSUM") for family in FAMILIES}
     recalls = {family: values / 6 for family, values in gains.items() if values is not None}
     if len(recalls) < 2:
         return MISSING
@@ -136,7 +138,7 @@ def flattery(evidence: Evidence, seeds: Seeds) -> Effects:
         return TOO_FEW
     metrics, differences = ("E@10, judge", "E@10"), []
     for family in FAMILIES:
-        by_judge, by_logic = (gain(evidence, seeds, family, metric) for metric in metrics)
+        by_judge, by_logic = (gain(evidence, family, metric) for metric in metrics)
         if by_judge is None or by_logic is None:
             continue
         reference = name_of(family, REFERENCE)

@@ -95,8 +95,9 @@ def agreement_of_trainings(evidence: Evidence, dataset: str, seeds: Seeds) -> Ef
     def ranks(values: np.ndarray) -> np.ndarray:
         return unit_ranks(group, values[scored])
 
+    shared = [seed for seed in evidence.seeds_of(dataset, "DC", "AP") if seed in seeds]
     of_dc, of_ap = (
-        evidence.values(dataset, system, "AUC", seeds, change=("ranks, a group left out", ranks))
+        evidence.values(dataset, system, "AUC", shared, change=("ranks, a group left out", ranks))
         for system in ("DC", "AP")
     )
     rho = np.einsum("sgd,sgd->sg", of_dc, of_ap)
@@ -145,9 +146,10 @@ def together(evidence: Evidence, seeds: Seeds) -> Effects:
     effects = {}
     for name in labelled(evidence):
         correlations = []
+        shared = evidence.seeds_of(name, *STRUCTURED)
         for system in STRUCTURED:
             loss, links = (
-                evidence.values(name, system, metric, seeds, EPOCHS, ("ranks", _centred_ranks))
+                evidence.values(name, system, metric, shared, EPOCHS, ("ranks", _centred_ranks))
                 for metric in ("dev_loss", "dev_AUC")
             )
             with np.errstate(invalid="ignore"):  # a constant curve has no ranks: NaN
