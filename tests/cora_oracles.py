@@ -58,13 +58,13 @@ def gat(w, name, nodes, edges, form):
     return np.array(new), weights
 
 
-def context(w, name, entities, relations, form):
+def context(w, name, entities, relations, form, ends=1):
     """Eq. 6; relations: (subject, vector, object)."""
     new = []
     for i, entity in enumerate(entities):
         active, passive = [], []
         for subject, vector, object_ in relations:
-            edge = np.concatenate([vector, entities[object_]])
+            edge = np.concatenate([vector, entities[object_], *[entities[subject]] * (ends - 1)])
             if subject == i:
                 active.append(linear(w, f"{name}.active", edge))
             if object_ == i:
@@ -206,7 +206,7 @@ def caption(w, objects, relations, system):
         places = [linear(w, "context.position", p) for p in positions(count, 16)]
         hidden = np.array([layer_norm(w, "context.position_norm", h + p)
                            for h, p in zip(hidden, places, strict=True)])  # fmt: skip
-    hidden = context(w, "context", hidden, edges, system.form)
+    hidden = context(w, "context", hidden, edges, system.form, system.ends)
     owners = [i for i, own in enumerate(attributes) for _ in own]
     if joint:
         hidden = np.array([*hidden, *(a for own in attributes for a in own)])

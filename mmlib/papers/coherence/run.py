@@ -33,7 +33,8 @@ class System:
     relations: what the head learns: "" nothing, "all", or the name of one relation.
     lambda_cls: λ_cls, weight of the coherence loss.
     words: how many of a text's words are read; 0 for those of the settings.
-    reports: of the answer: "ranks" alone, also "refined" ones, or "all" diagnostics.
+    reports: of the answer: "ranks" alone, also "refined" ones or the precision of its "head", or
+        "all" diagnostics.
     """
 
     system: str
@@ -41,7 +42,7 @@ class System:
     relations: str = ""
     lambda_cls: float = 0.1
     words: int = 0
-    reports: Literal["ranks", "refined", "all"] = "ranks"
+    reports: Literal["ranks", "refined", "head", "all"] = "ranks"
 
     def columns(self, relations: Sequence[str]) -> list[int]:
         """Columns of the labels that the head learns; ValueError for a relation not there."""
@@ -85,10 +86,12 @@ def trained_systems(dataset: str) -> list[System]:
         return [*chosen, single("first")] if dataset == collections.HELPFUL else chosen
     if dataset in collections.MAP:
         return [CMCA, replace(CMCM, reports="ranks")]
-    chosen = [*SYSTEMS, *map(single, collections.relations_of(dataset))]
+    singles = [single(relation) for relation in collections.relations_of(dataset)]
     swept = SWEPT if dataset in (collections.CLUE_LIKE, "flickr8k") else ()
-    cut = CUT if swept or dataset == collections.CITE_LIKE else ()
-    return [*chosen, *swept, *cut]
+    if not swept and dataset != collections.CITE_LIKE:  # of the paper's own data
+        return [*SYSTEMS, *singles]
+    heads = [replace(s, system=f"Head of {s.relations}", reports="head") for s in singles]
+    return [*SYSTEMS, *singles, *swept, *CUT, *heads]
 
 
 def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
@@ -286,7 +289,8 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     "rank by confidence" (η alone) and "gap" (Δ), and of a system without relations "rank, true
     relations" and "rank, told relations" (see `baselines.relations_in_ranking`).
     Split "pools", a value a pool: "MedR", "R@1", "R@5", "R@10", and "MedR, refined" and so on.
-    Split "relations", a value a relation, where all is reported: see `of_relations`.
+    Split "relations", a value a relation: "AP" of a "head", NaN for relations that it does not
+    learn; where all is reported, see `of_relations`.
     """
     started = time.process_time()
     if words := job.system["words"]:
@@ -306,7 +310,10 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         values["relations"] = of_relations(model, arrays, encoded["test"], run.device)
         if model.head is None and isinstance(arrays.splits["train"].images, np.ndarray):
             ranks |= baselines.relations_in_ranking(arrays, theta)
-    if job.system["reports"] != "ranks" and model.head is not None:
+    if job.system["reports"] == "head":
+        labels = arrays.splits["test"].labels
+        values["relations"] = {"AP": precision_of_head(model, labels, encoded["test"], run.device)}
+    if job.system["reports"] in ("refined", "all") and model.head is not None:
         x = {name: probabilities(model, split) for name, split in encoded.items()}
         strength, threshold = best_refinement(theta["val"], x["val"])
         eta = method.confidence(x["test"], settings.strength)
@@ -332,6 +339,17 @@ def best_refinement(theta: np.ndarray, x: np.ndarray) -> tuple[float, float]:
 
 
 @torch.no_grad()
+def precision_of_head(model: Model, labels: np.ndarray, test: Encoded, device: str) -> np.ndarray:
+    """Average precision (C,) of the relations that a head learns (Table 8), NaN of the others."""
+    assert model.head is not None
+    pairs = (torch.tensor(v, device=device) for v in (test.texts, test.images[test.image_of]))
+    precision, learnt = np.full(labels.shape[1], np.nan), model.columns
+    scores = model.head(*pairs).cpu().numpy()
+    precision[learnt] = method.average_precisions(labels[:, learnt], scores)
+    return precision
+
+
+@torch.no_grad()
 def of_relations(model: Model, arrays: Arrays, test: Encoded, device: str) -> dict[str, np.ndarray]:
     """What a system knows of each relation, (C,) each.
 
@@ -350,13 +368,12 @@ def of_relations(model: Model, arrays: Arrays, test: Encoded, device: str) -> di
     }
     if model.head is None or len(model.columns) < len(arrays.relations):
         return values
-    pairs = (torch.tensor(v, device=device) for v in (test.texts, test.images[test.image_of]))
     weight = model.head.linear.weight.cpu().numpy().astype(float)
     a, b = np.split(weight, 2, axis=1)  # (C, D) each
-    scores = {"AP": model.head(*pairs).cpu().numpy(), "AP, text part": texts["test"] @ a.T,
-              "AP, image part": images["test"] @ b.T}  # fmt: skip
+    scores = {"AP, text part": texts["test"] @ a.T, "AP, image part": images["test"] @ b.T}
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     values["alignment"] = (a * b).sum(axis=1) / lengths
+    values["AP"] = precision_of_head(model, labels["test"], test, device)
     return values | {
         name: method.average_precisions(labels["test"], x) for name, x in scores.items()
     }

@@ -163,15 +163,17 @@ class GATv2(nn.Module):
 class RelationContext(nn.Module):
     """Eq. 6 as printed: an entity learns what it does and what is done to it, and with what."""
 
-    def __init__(self, width: int, bias: bool = False):
+    def __init__(self, width: int, bias: bool = False, ends: int = 1):
         super().__init__()
-        self.active = nn.Linear(2 * width, width, bias)
-        self.passive = nn.Linear(2 * width, width, bias)
+        self.ends = ends
+        self.active = nn.Linear((1 + ends) * width, width, bias)
+        self.passive = nn.Linear((1 + ends) * width, width, bias)
 
     def forward(self, entities: Tensor, relations: Tensor, batch: GraphBatch) -> Tensor:
         """Entities (O, D) and relations (R, D) of a batch -> entities in context (O, D)."""
-        # r' = [r || e of the passive end]
-        edges = torch.cat([relations, entities[batch.object]], dim=1)  # (R, 2 D)
+        # r' = [r || e of the passive end]; with both ends also the active one's
+        ends = [entities[end] for end in (batch.object, batch.subject)[: self.ends]]
+        edges = torch.cat([relations, *ends], dim=1)  # (R, 2 D)
         active, passive, n = self.active(edges), self.passive(edges), len(entities)  # (R, D)
         return entities + mean_at(batch.subject, active, n) + mean_at(batch.object, passive, n)
 

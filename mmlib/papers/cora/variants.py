@@ -278,7 +278,10 @@ def build(
         return Matcher(images, BagEncoder(concepts, s.graph_dropout), system, settings)
     layer = PrintedGATv2 if system.attention == "printed" else GATv2
     attributes = [layer(s.width, s.heads) for _ in range(0 if joint else system.attribute_layers)]
-    context = AuthorsContext(s.width, s.graph_dropout) if authors else RelationContext(s.width)
+    context = (
+        AuthorsContext(s.width, s.graph_dropout) if authors
+        else RelationContext(s.width, ends=system.ends)
+    )  # fmt: skip
     objects = [
         layer(s.width, s.heads, s.message_dropout)
         for _ in range(2 if joint else system.object_layers)

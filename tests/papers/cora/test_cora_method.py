@@ -58,6 +58,7 @@ FORMS = {
     "(2, 3) layers": {"attribute_layers": 2, "object_layers": 3},
     "(1, 1) layers, authors' form": {"object_layers": 1, "form": "authors"},
     "connected": {"connected": True},
+    "edges of both ends": {"ends": 2},
     "joint": {"steps": "one"},
     "joint and connected": {"steps": "one", "connected": True},
     "joint, authors' form": {"steps": "one", "form": "authors"},

@@ -39,6 +39,7 @@ class System:
     steps: Literal["two", "one"] = "two"
     attribute_layers: int = 1
     object_layers: int = 2
+    ends: int = 1  # of a relation in its edge: the passive one, or both
     connected: bool = False  # FC (Table 3): all objects of a caption are neighbours
     # Eq. 6, phrase encoders, positions of nodes and regions, matches of entities, L_CON and the
     # weight of L_SPEC; attention: eqs. 2 and 3.
