@@ -42,8 +42,8 @@ class Claim:
     claim: the paper's words in short; paper: its figures; contrast: the effect that tests it, in
     `unit`; smallest: the smallest effect of interest, and why; kind: "greater" for "A > B",
     "equivalent" for "A hardly differs from B"; paper_effect: the paper's own effect as the contrast
-    has it, in `unit`, where it prints one; tiers: the data that it is about; effects: (evidence,
-    seeds) -> the effect of each part, or the reason why it is not tested.
+    has it, in `unit`, where it prints one; tiers: the data that it is about; effects:
+    evidence -> the effect of each part, or the reason why it is not tested.
     """
 
     id: str
@@ -56,7 +56,7 @@ class Claim:
     kind: Kind = "greater"
     paper_effect: float | None = None
     tiers: Sequence[str] = ("world", "flickr8k", "paper")
-    effects: Callable[[Evidence, Sequence[int]], Mapping[str, Effect] | str] = field(kw_only=True)
+    effects: Callable[[Evidence], Mapping[str, Effect] | str] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.smallest > 0:
@@ -230,10 +230,10 @@ def _prospects(claim: Claim, parts: Sequence[Effect]) -> tuple[float, int | None
     return detectable, needed(at(claim.smallest)), needed([part.effect for part in parts])
 
 
-def assess(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
-    """The verdict of `RULE` on a claim from the evidence of these seeds; its power, where open."""
+def assess(claim: Claim, evidence: Any) -> Assessment:
+    """The verdict of `RULE` on a claim from the evidence; its power, where open."""
     try:
-        effects = claim.effects(evidence, seeds) or "this run has nothing to compare"
+        effects = claim.effects(evidence) or "this run has nothing to compare"
     except DataError as error:  # of a function: a contrast says so itself
         effects = str(error)
     if not isinstance(effects, str) and (lost := [n for n, e in effects.items() if not e.finite]):

@@ -19,6 +19,7 @@ import numpy as np
 from mmlib.core.claims import Claim
 from mmlib.core.effects import Effect, crossed_known, over_seeds
 from mmlib.core.evidence import Evidence
+from mmlib.core.jobs import NO_SEED
 from mmlib.core.paths import table_beside
 
 Effects = Mapping[str, Effect] | str  # by part, or the reason why a claim is not tested
@@ -74,7 +75,7 @@ class Vocabulary:
         return max(levels, key=lambda name: levels[name], default=None)
 
     def effect(
-        self, evidence: Evidence, terms: Mapping[Term, float], seeds: Sequence[int], less: float = 0
+        self, evidence: Evidence, terms: Mapping[Term, float], less: float = 0
     ) -> Effect | str:
         """Σ weight · value − less of recorded terms, or the reason why there is no interval.
 
@@ -85,7 +86,7 @@ class Vocabulary:
         assert places.keys() == terms.keys(), f"{terms.keys() - places.keys()} is not on record"
         of_systems = [evidence.seeds_of(term[0], place.system) for term, place in places.items()]
         trained = [own for own in of_systems if own]
-        shared = [seed for seed in seeds if all(seed in own for own in trained)]
+        shared = sorted(set.intersection(*map(set, trained))) if trained else [NO_SEED]
         if not shared:
             return "what is compared has no seed in common"
         values = [terms[t] * _values(evidence, t, place, shared) for t, place in places.items()]
@@ -108,7 +109,7 @@ def _values(
 
 @dataclass(frozen=True)
 class Contrast:
-    """What tests a linear claim: called with evidence and seeds, it gives the effect of each part.
+    """What tests a linear claim: called with evidence, it gives the effect of each part.
 
     parts: label -> contrast, or one contrast, then labelled by its collection.
     metric: of terms that name none; from a list, each in turn is the {metric} of parts of its own.
@@ -132,7 +133,7 @@ class Contrast:
     untested: str = ""
     also: Mapping[str, Any] = field(default_factory=dict)
 
-    def __call__(self, evidence: Evidence, seeds: Sequence[int]) -> Effects:
+    def __call__(self, evidence: Evidence) -> Effects:
         """The effect of each part that is on record, or the reason why there is none."""
         if self.untested:
             return self.untested
@@ -149,12 +150,12 @@ class Contrast:
                 terms: defaultdict[Term, float] = defaultdict(float)
                 for term, weight in chain.from_iterable(contrast.items() for contrast in usable):
                     terms[term] += weight / len(usable)
-                result = words.effect(evidence, terms, seeds, self.less) if usable else why
+                result = words.effect(evidence, terms, self.less) if usable else why
                 if isinstance(result, Effect):
                     effects[label] = result
                 else:
                     why = result
-        more = replace(self, **{"also": {}, **self.also})(evidence, seeds) if self.also else {}
+        more = replace(self, **{"also": {}, **self.also})(evidence) if self.also else {}
         return {**effects, **({} if isinstance(more, str) else more)} or why
 
     def _contrasts(self, collection: str, rival: str | None) -> dict[str, list[dict[Term, float]]]:

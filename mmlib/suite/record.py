@@ -212,7 +212,7 @@ def assess_paper(number: str, tier: str) -> list[Assessment]:
 def assessments(number: str, evidence: Evidence) -> list[Assessment]:
     """Every claim of a paper that is about the evidence's tier, assessed with all of its seeds."""
     claims = experiment_of(number).claims_of(evidence.header["tier"])
-    return [assess(claim, evidence, evidence.seeds) for claim in claims]
+    return [assess(claim, evidence) for claim in claims]
 
 
 def made(makers: Mapping[str, Callable[[], Any]], gaps: Sequence[str]) -> tuple[dict, list[str]]:

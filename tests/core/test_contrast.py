@@ -31,6 +31,12 @@ def made() -> Evidence:
 
 
 EVIDENCE = made()
+
+
+def of_seeds(seeds) -> Evidence:
+    return Evidence(EVIDENCE.series[EVIDENCE.series.seed.isin([*seeds, NO_SEED])], {})
+
+
 VALUE = EVIDENCE.series.set_index(["dataset", "system", "metric", "seed"]).value.to_dict()
 VOCABULARY = Vocabulary(
     metrics={
@@ -116,7 +122,7 @@ CASES = {
 
 @pytest.mark.parametrize(("fields", "wanted"), CASES.values(), ids=CASES)
 def test_contrasts_are_weighted_sums(fields, wanted):
-    found = Contrast(VOCABULARY, **{"metric": "x", **fields})(EVIDENCE, ALL)
+    found = Contrast(VOCABULARY, **{"metric": "x", **fields})(EVIDENCE)
     assert isinstance(found, Mapping), found
     assert sorted(found) == sorted(wanted)
     for label, terms in wanted.items():
@@ -124,13 +130,13 @@ def test_contrasts_are_weighted_sums(fields, wanted):
 
 
 def test_what_is_taken_off_and_what_is_made_of_values():
-    less = Contrast(VOCABULARY, "A", "x", ["own"], less=2.5)(EVIDENCE, [3, 1])
+    less = Contrast(VOCABULARY, "A", "x", ["own"], less=2.5)(of_seeds([3, 1]))
     assert vars(less["own"]) == pytest.approx(
         vars(by_loop({("own", "A", "x"): 1}, 2.5, seeds=[3, 1]))
     )
-    logs = Contrast(VOCABULARY, "A − closed", "log2 x", ["own"])(EVIDENCE, ALL)["own"]
+    logs = Contrast(VOCABULARY, "A − closed", "log2 x", ["own"])(EVIDENCE)["own"]
     assert vars(logs) == pytest.approx(vars(by_loop(pair("A", "closed"), change=np.log2)))
-    seeds = Contrast(VOCABULARY, "A − B", "mean x", ["own"])(EVIDENCE, ALL)["own"]
+    seeds = Contrast(VOCABULARY, "A − B", "mean x", ["own"])(EVIDENCE)["own"]
     a, b = ([np.nanmean(VALUE["own", s, "x", i], dtype=float) for i in range(4)] for s in "AB")
     assert vars(seeds) == pytest.approx(vars(over_seeds(np.subtract(a, b))))
 
@@ -141,7 +147,7 @@ def test_what_is_taken_off_and_what_is_made_of_values():
      ("A [1]", ALL, 4), ("closed", ALL, 0), ("closed", [3], 0), ("closed [y, late]", [3], 0)],
 )  # fmt: skip
 def test_a_part_rests_on_the_seeds_that_its_systems_have(parts, seeds, rests_on):
-    assert Contrast(VOCABULARY, parts, "x", ["own"])(EVIDENCE, seeds)["own"].seeds == rests_on
+    assert Contrast(VOCABULARY, parts, "x", ["own"])(of_seeds(seeds))["own"].seeds == rests_on
 
 
 @pytest.mark.parametrize(
@@ -156,7 +162,7 @@ def test_a_part_rests_on_the_seeds_that_its_systems_have(parts, seeds, rests_on)
     ],
 )
 def test_without_a_part_there_is_a_reason(fields, seeds, why):
-    assert Contrast(VOCABULARY, **{"metric": "x", **fields})(EVIDENCE, seeds) == why
+    assert Contrast(VOCABULARY, **{"metric": "x", **fields})(of_seeds(seeds)) == why
 
 
 TABLE = """
@@ -175,7 +181,7 @@ C5: {claim: five}
 
 def written(folder, text):
     (folder / "claims.yaml").write_text(text, encoding="utf-8")
-    functions = {"C5": lambda evidence, seeds: "a function"}
+    functions = {"C5": lambda evidence: "a function"}
     return claims_of(str(folder / "claims.py"), VOCABULARY, functions)
 
 
@@ -184,7 +190,7 @@ def test_claims_are_read_with_defaults_and_what_tests_them(tmp_path):
     assert [one.id for one in claims] == ["C1", "C2", "C3", "C4", "C5"]
     assert [one.smallest for one in claims] == [1, 1, 2, 1, 1]
     assert all(one.unit == "points" for one in claims)
-    found = [one.effects(EVIDENCE, ALL) for one in claims]
+    found = [one.effects(EVIDENCE) for one in claims]
     assert [one if isinstance(one, str) else list(one) for one in found] == [
         ["own"], ["own, B"], ["other", "own"], "nobody was asked", "a function",
     ]  # fmt: skip

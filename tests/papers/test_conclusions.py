@@ -58,7 +58,7 @@ def recorded(number: str, tier: str) -> tuple[Evidence, list[Assessment]]:
     """The evidence of a paper and its assessed claims."""
     evidence = read(number, tier)
     claims = experiment(number).claims_of(tier)
-    return evidence, [assess(claim, evidence, evidence.seeds) for claim in claims]
+    return evidence, [assess(claim, evidence) for claim in claims]
 
 
 CONCLUDED = [(number, tier) for number in PAPERS if number != "00" for tier in TIERS]
@@ -92,7 +92,7 @@ def test_what_a_claim_names_is_recorded_somewhere(number, monkeypatch):
     for tier in (*TIERS, *(["controlled"] if number in ("01", "03") else [])):
         evidence = read(number, tier)
         for claim in experiment(number).claims_of(tier):
-            claim.effects(evidence, evidence.seeds)
+            claim.effects(evidence)
     assert len(named) > 20
     absent = [name for name, there in named.items() if not there]
     assert [n for n in absent if not re.fullmatch(NOT_RECORDED.get(number, ""), n)] == []

@@ -15,7 +15,6 @@ from mmlib.papers.coherence.data.pairs import CONTROLLED_TIER, MAP, relations_of
 from mmlib.papers.coherence.run import CMCA, CMCM, PAIRS, REFINED
 
 WIDE, LEAST = 0.2, 183  # the gap beyond which all is right; 183 texts without an error show < 2 %
-Seeds = Sequence[int]
 
 
 def at_defaults(evidence: Evidence) -> list[str]:
@@ -36,11 +35,11 @@ def ratio(above: np.ndarray, below: np.ndarray, clusters: Sequence | np.ndarray)
     return crossed(of_means + (above - of_means * below) / below.mean(), clusters)
 
 
-def right_by_gap(evidence: Evidence, seeds: Seeds) -> Effects:
+def right_by_gap(evidence: Evidence) -> Effects:
     """Percent right at rank 1 of the texts of larger gap minus those of smaller gap."""
     result = {}
     for name in with_values(evidence, (CMCM.system, "gap")):
-        gap, rank = (evidence.values(name, CMCM.system, m, seeds) for m in ("gap", "rank"))
+        gap, rank = (evidence.values(name, CMCM.system, m) for m in ("gap", "rank"))
         wide = gap > np.median(gap, axis=1, keepdims=True)
         share = wide.mean(axis=1, keepdims=True)  # half of them, but for ties
         right = 100.0 * (rank == 1) * np.where(wide, 1 / share, -1 / (1 - share))
@@ -48,18 +47,18 @@ def right_by_gap(evidence: Evidence, seeds: Seeds) -> Effects:
     return result or "no gaps were recorded"
 
 
-def wrong_beyond(evidence: Evidence, seeds: Seeds) -> Effects:
+def wrong_beyond(evidence: Evidence) -> Effects:
     """Percent wrong among the texts whose gap is at least WIDE, where these are enough."""
     result = {}
     for name in with_values(evidence, (CMCM.system, "gap")):
-        gap, rank = (evidence.values(name, CMCM.system, m, seeds) for m in ("gap", "rank"))
+        gap, rank = (evidence.values(name, CMCM.system, m) for m in ("gap", "rank"))
         wide = (gap >= WIDE).astype(float)
         if wide.sum() >= LEAST * len(wide):
             result[name] = ratio(100 * wide * (rank > 1), wide, evidence.clusters(name))
     return result or f"fewer than {LEAST} texts a training have such a gap"
 
 
-def less_over_trainings(evidence: Evidence, seeds: Seeds) -> Effects:
+def less_over_trainings(evidence: Evidence) -> Effects:
     """How much less the MedR of refined CMCM varies over trainings than CMCA's.
 
     How far each seed's mean lies from the median of seeds, as in the test of Brown and Forsythe
@@ -76,7 +75,7 @@ def less_over_trainings(evidence: Evidence, seeds: Seeds) -> Effects:
     return result or NOT_TRAINED
 
 
-def where_it_holds(evidence: Evidence, seeds: Seeds) -> Effects:
+def where_it_holds(evidence: Evidence) -> Effects:
     """What CMCM gains over CMCA on the texts of which a relation holds, by relation."""
     terms, gains = ((CMCA.system, "rank"), (CMCM.system, "rank")), {}
     for name in with_values(evidence, *terms):
@@ -85,7 +84,7 @@ def where_it_holds(evidence: Evidence, seeds: Seeds) -> Effects:
         agnostic, aware = (np.log2(evidence.values(name, *term, shared)) for term in terms)
         for relation in relations_of(name):
             if evidence.has(name, PAIRS, relation):
-                holds = evidence.values(name, PAIRS, relation, seeds)[0] > 0
+                holds = evidence.values(name, PAIRS, relation)[0] > 0
                 if len(np.unique(clusters[holds])) > 1:
                     gained = (agnostic - aware)[:, holds]
                     gains[f"{name}, {relation}"] = crossed(gained, clusters[holds])

@@ -1,6 +1,6 @@
 """The claims of paper 03: words of `claims.yaml`, and the effects that no weighted sum gives."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -60,7 +60,7 @@ VOCABULARY = Vocabulary(
 )
 
 
-def rich(evidence: Evidence, seeds: Sequence[int], others: bool = False) -> Effects:
+def rich(evidence: Evidence, others: bool = False) -> Effects:
     """CORA's lead in caption-to-image recalls on the richest captions, less that on the others."""
     leads = {}
     for dataset in plain(evidence):
@@ -81,7 +81,7 @@ def rich(evidence: Evidence, seeds: Sequence[int], others: bool = False) -> Effe
     return leads or NOT_TRAINED
 
 
-def query_time(evidence: Evidence, seeds: Sequence[int]) -> Effects:
+def query_time(evidence: Evidence) -> Effects:
     """Slopes of log time over log images: a cross-attention model's less CORA's."""
     slopes = {}
     few, many = SIZES

@@ -1,6 +1,6 @@
 """The claims of paper 02: words of `claims.yaml`, and the effects that no weighted sum gives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -14,7 +14,6 @@ from mmlib.papers.entailment.method.metrics import ACCURACY, METRICS, shares
 from mmlib.papers.entailment.run import systems
 from mmlib.papers.entailment.run.systems import FAMILIES, PAIRS, REFERENCE, name_of
 
-Seeds = Sequence[int]
 MISSING = "these systems are not on record"
 TOO_FEW = "people judged too few captions of an image for its first ten"
 PRINTED_PAIRS, PRINTED_ENTAILED = 2000, 1006  # of the paper's test set (Table 1)
@@ -47,7 +46,7 @@ def shares_of(
 
 def pair_shares(
     evidence: Evidence, dataset: str, system: str, metric: str, how: str = "margin",
-    seeds: Seeds | None = None, as_printed: bool = False,
+    as_printed: bool = False,
 ) -> np.ndarray:  # fmt: skip
     """What each test pair adds to a figure of a judge, (seeds, pairs): its mean is the figure.
 
@@ -56,16 +55,16 @@ def pair_shares(
     test = main_test(evidence, dataset)
     of = shares_of(evidence, dataset, metric, test, as_printed)
     name = metric + ", as many entailed as in the paper" * as_printed
-    return evidence.values(dataset, system, how, seeds, test, (name, of))
+    return evidence.values(dataset, system, how, None, test, (name, of))
 
 
-def accuracy(evidence: Evidence, seeds: Seeds) -> Effects:
+def accuracy(evidence: Evidence) -> Effects:
     """Accuracy, with as many entailed pairs as in the paper, less that of the commoner answer."""
     [dataset] = evidence.datasets
     test = main_test(evidence, dataset)
     if not evidence.has(dataset, "Full", "alone", test):
         return MISSING
-    right = pair_shares(evidence, dataset, "Full", ACCURACY, "alone", seeds, as_printed=True)
+    right = pair_shares(evidence, dataset, "Full", ACCURACY, "alone", as_printed=True)
     commoner = 100.0 * PRINTED_ENTAILED / PRINTED_PAIRS
     return {"": crossed(right - commoner, evidence.clusters(dataset, test))}
 
@@ -73,12 +72,12 @@ def accuracy(evidence: Evidence, seeds: Seeds) -> Effects:
 ERRORS = {"number": "number", "actor": "person or animal", "object": "other thing"}
 
 
-def errors(evidence: Evidence, seeds: Seeds) -> Effects:
+def errors(evidence: Evidence) -> Effects:
     """How much oftener false edits of a kind are called entailed than those of no such kind."""
     [dataset] = evidence.datasets
     if not evidence.has(dataset, "Full", "alone", "edits"):
         return "what was changed in a hypothesis is known in the world only"
-    called = 100.0 * (evidence.values(dataset, "Full", "alone", seeds, "edits") >= 0)
+    called = 100.0 * (evidence.values(dataset, "Full", "alone", split="edits") >= 0)
     false = evidence.values(dataset, PAIRS, "label", [0], "edits")[0] == 0
     numbers = evidence.values(dataset, PAIRS, "kind", [0], "edits")[0].astype(int)
     origins, clusters = np.array(systems.ORIGINS)[numbers], evidence.clusters(dataset, "edits")
@@ -100,19 +99,24 @@ def relevance(evidence: Evidence, dataset: str) -> tuple[str, str]:
     return ("mAP", "E@10") if by_logic else ("mAP, people", "P@1, people")
 
 
+def compared(evidence: Evidence) -> list[int]:
+    """The seeds that the paper's revision and the reference of every family have."""
+    ways = ("both", "miner"), (REFERENCE,)
+    names = (name_of(family, *way) for family in FAMILIES for way in ways)
+    return evidence.seeds_of(evidence.datasets[0], *names)
+
+
 def gain(evidence: Evidence, family: str, metric: str) -> np.ndarray | None:
     """What the paper's revision gains over the reference, (seeds, test images); None if missing."""
     [dataset] = evidence.datasets
     names = [name_of(family, "both", "miner"), name_of(family, REFERENCE)]
     if not all(evidence.has(dataset, name, metric) for name in names):
         return None
-    ways = ("both", "miner"), (REFERENCE,)
-    seeds = evidence.seeds_of(dataset, *(name_of(f, *way) for f in FAMILIES for way in ways))
-    revised, plain = (evidence.values(dataset, name, metric, seeds) for name in names)
+    revised, plain = (evidence.values(dataset, name, metric, compared(evidence)) for name in names)
     return revised - plain
 
 
-def weakest(evidence: Evidence, seeds: Seeds) -> Effects:
+def weakest(evidence: Evidence) -> Effects:
     """What each retriever that may be the weakest gains in mean R@K, less the others' mean gain."""
     [dataset] = evidence.datasets
     clusters = evidence.clusters(dataset, "test")
@@ -120,6 +124,7 @@ def weakest(evidence: Evidence, seeds: Seeds) -> Effects:
     recalls = {family: values / 6 for family, values in gains.items() if values is not None}
     if len(recalls) < 2:
         return MISSING
+    seeds = compared(evidence)
     level = {f: evidence.values(dataset, name_of(f, REFERENCE), "RSUM", seeds) for f in recalls}
     low = min(level, key=lambda family: level[family].mean())
     leads = {
@@ -131,7 +136,7 @@ def weakest(evidence: Evidence, seeds: Seeds) -> Effects:
     return {name: crossed_known(lead, clusters) for name, lead in leads.items()}
 
 
-def flattery(evidence: Evidence, seeds: Seeds) -> Effects:
+def flattery(evidence: Evidence) -> Effects:
     """Relative gains in E@10 by the judge, less those by logic, mean of families."""
     [dataset] = evidence.datasets
     if relevance(evidence, dataset)[1] != "E@10":
@@ -142,6 +147,7 @@ def flattery(evidence: Evidence, seeds: Seeds) -> Effects:
         if by_judge is None or by_logic is None:
             continue
         reference = name_of(family, REFERENCE)
+        seeds = compared(evidence)
         levels = [evidence.values(dataset, reference, metric, seeds) for metric in metrics]
         # The judge was asked about some images: gains and levels of the same ones.
         asked = np.isfinite(levels).all(axis=(0, 1))

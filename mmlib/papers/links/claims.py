@@ -14,7 +14,6 @@ from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.papers.links.data.documents import UNLABELLED
 from mmlib.papers.links.run import DOCUMENTS, PAPER_TABLES, STEP_TIME, STRUCTURED
 
-Seeds = Sequence[int]
 ORGANIC = ("organic", "diy")  # "organically multimodal"; the others are "crowd-labelled"
 SPREADS = ("image spread", "text spread")
 SPREAD_SETS = ("cohesive", "story", "stress")  # as in the paper; on coco all AUC are large
@@ -44,9 +43,9 @@ def same_as(evidence: Evidence, dataset: str, system: str) -> str:
     return "DC" if square else system
 
 
-def auc(evidence: Evidence, dataset: str, system: str, seeds: Seeds | None = None) -> np.ndarray:
+def auc(evidence: Evidence, dataset: str, system: str) -> np.ndarray:
     """AUC, (seeds, documents), in percent; DC's for TK where the two are the same."""
-    return evidence.values(dataset, same_as(evidence, dataset, system), "AUC", seeds)
+    return evidence.values(dataset, same_as(evidence, dataset, system), "AUC")
 
 
 def _centred_ranks(values: np.ndarray) -> np.ndarray:
@@ -83,7 +82,7 @@ def unit_ranks(group: np.ndarray, values: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def agreement_of_trainings(evidence: Evidence, dataset: str, seeds: Seeds) -> Effect:
+def agreement_of_trainings(evidence: Evidence, dataset: str) -> Effect:
     """Spearman's ρ over documents of one training of DC and one of AP: the mean over seeds.
 
     Documents and seeds both enter the interval; their errors are added as if independent, which
@@ -95,7 +94,7 @@ def agreement_of_trainings(evidence: Evidence, dataset: str, seeds: Seeds) -> Ef
     def ranks(values: np.ndarray) -> np.ndarray:
         return unit_ranks(group, values[scored])
 
-    shared = [seed for seed in evidence.seeds_of(dataset, "DC", "AP") if seed in seeds]
+    shared = evidence.seeds_of(dataset, "DC", "AP")
     of_dc, of_ap = (
         evidence.values(dataset, system, "AUC", shared, change=("ranks, a group left out", ranks))
         for system in ("DC", "AP")
@@ -126,10 +125,10 @@ def explained(predictors: np.ndarray, responses: np.ndarray, group: np.ndarray) 
 # --- Effects ---------------------------------------------------------------------------------
 
 
-def cohesion(evidence: Evidence, seeds: Seeds) -> Effects:
+def cohesion(evidence: Evidence) -> Effects:
     """AUC of AP on one data set less that on a more cohesive one, of other documents."""
     levels = {
-        name: crossed_known(auc(evidence, name, "AP", seeds), evidence.clusters(name))
+        name: crossed_known(auc(evidence, name, "AP"), evidence.clusters(name))
         for name in labelled(evidence)
     }
     return {
@@ -139,9 +138,9 @@ def cohesion(evidence: Evidence, seeds: Seeds) -> Effects:
     }
 
 
-def together(evidence: Evidence, seeds: Seeds) -> Effects:
+def together(evidence: Evidence) -> Effects:
     """Minus Spearman's ρ of dev loss and dev AUC over epochs, mean over systems, by data set."""
-    if len(seeds) < 2:
+    if len(evidence.seeds) < 2:
         return "one seed has no spread"
     effects = {}
     for name in labelled(evidence):
@@ -159,18 +158,18 @@ def together(evidence: Evidence, seeds: Seeds) -> Effects:
     return effects
 
 
-def same_documents(evidence: Evidence, seeds: Seeds) -> Effects:
+def same_documents(evidence: Evidence) -> Effects:
     """ρ of trainings on crowd-labelled data sets, less .5."""
     effects = {}
     for name in labelled(evidence, organic=False):
-        rho = agreement_of_trainings(evidence, name, seeds)
+        rho = agreement_of_trainings(evidence, name)
         effects[name] = replace(rho, effect=rho.effect - 0.5)
     return effects
 
 
-def less_on_organic(evidence: Evidence, seeds: Seeds) -> Effects:
+def less_on_organic(evidence: Evidence) -> Effects:
     """ρ of trainings on each crowd-labelled data set less that on each organic one."""
-    rho = {name: agreement_of_trainings(evidence, name, seeds) for name in labelled(evidence)}
+    rho = {name: agreement_of_trainings(evidence, name) for name in labelled(evidence)}
     differences = {
         f"{name} > {organic}": difference(rho[name], rho[organic])
         for organic in labelled(evidence, organic=True)
@@ -180,43 +179,43 @@ def less_on_organic(evidence: Evidence, seeds: Seeds) -> Effects:
 
 
 def difficulty(
-    evidence: Evidence, dataset: str, names: Sequence[str], seeds: Seeds
+    evidence: Evidence, dataset: str, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of the scored documents predictors (documents, names), AUC of AP by seed, and clusters."""
-    y = auc(evidence, dataset, "AP", seeds)
+    y = auc(evidence, dataset, "AP")
     scored = ~np.isnan(y).any(axis=0)
     x = np.column_stack([evidence.values(dataset, DOCUMENTS, name)[0] for name in names])
     return x[scored], y[:, scored], evidence.clusters(dataset)[scored]
 
 
-def spread(evidence: Evidence, seeds: Seeds) -> Effects:
+def spread(evidence: Evidence) -> Effects:
     """Slopes of AP's AUC on the spread of images and of texts, the other held."""
     slopes = {}
     for name in (n for n in labelled(evidence) if n in SPREAD_SETS):
-        x, y, clusters = difficulty(evidence, name, SPREADS, seeds)
+        x, y, clusters = difficulty(evidence, name, SPREADS)
         for column, kind in enumerate(SPREADS):
             slopes[f"{name}, {kind}"] = slope(x, y, column, clusters)
     return slopes
 
 
-def image_above_text(evidence: Evidence, seeds: Seeds) -> Effects:
+def image_above_text(evidence: Evidence) -> Effects:
     """R² of AP's AUC by the spread of images less that by the spread of texts."""
     leads = {}
     for name in (n for n in labelled(evidence) if n in SPREAD_SETS):
-        x, y, clusters = difficulty(evidence, name, SPREADS, seeds)
+        x, y, clusters = difficulty(evidence, name, SPREADS)
         image, text = (explained(x[:, [i]], y, document_groups(clusters)) for i in (0, 1))
         leads[name] = over_documents(image - text, len(y))
     return leads
 
 
-def content_above_spread(evidence: Evidence, seeds: Seeds) -> Effects:
+def content_above_spread(evidence: Evidence) -> Effects:
     """R² of AP's AUC on organic documents: what content adds to spread, less spread alone."""
     leads = {}
     for name in labelled(evidence, organic=True):
         content = [m for m in evidence.metrics(name, DOCUMENTS) if " content " in m]
         if not content:
             return "no content of documents was recorded"
-        x, y, clusters = difficulty(evidence, name, (*SPREADS, *content), seeds)
+        x, y, clusters = difficulty(evidence, name, (*SPREADS, *content))
         spread_alone, with_content = (
             explained(x[:, :end], y, document_groups(clusters)) for end in (2, None)
         )
@@ -224,7 +223,7 @@ def content_above_spread(evidence: Evidence, seeds: Seeds) -> Effects:
     return leads or NO_ORGANIC
 
 
-def faster(evidence: Evidence, seeds: Seeds) -> Effects:
+def faster(evidence: Evidence) -> Effects:
     """By how many percent of DC's step AP's is shorter, mean of the data sets."""
     saved = []
     for name in labelled(evidence):

@@ -1,7 +1,5 @@
 """The claims of notebook 00: `claims.yaml`, and the effects that no weighted sum gives."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from mmlib.core.contrast import Effects, Vocabulary, claims_of
@@ -13,14 +11,14 @@ from mmlib.papers.start.run import CAPTIONS
 SHORT, LONG = 8, 14  # words and marks: at most, at least
 
 
-def hits(evidence: Evidence, seeds: Sequence[int]) -> np.ndarray:
+def hits(evidence: Evidence) -> np.ndarray:
     """100 for each training and caption whose picture was among the first ten, else 0."""
-    return evidence.values("world", "Search", "R@10", seeds)
+    return evidence.values("world", "Search", "R@10")
 
 
-def short(evidence: Evidence, seeds: Sequence[int]) -> Effects:
+def short(evidence: Evidence) -> Effects:
     """R@10 of a picture's short captions less that of its long ones."""
-    values, image_of = hits(evidence, seeds), evidence.clusters("world")
+    values, image_of = hits(evidence), evidence.clusters("world")
     [words] = evidence.values("world", CAPTIONS, "words", [0])
     gaps = []
     for picture in np.unique(image_of):
@@ -30,12 +28,12 @@ def short(evidence: Evidence, seeds: Sequence[int]) -> Effects:
     return {"short − long": crossed(np.transpose(gaps), range(len(gaps)))}
 
 
-def places(evidence: Evidence, seeds: Sequence[int]) -> Effects:
+def places(evidence: Evidence) -> Effects:
     """R@10 of the captions of beaches less that of deserts', which are other pictures."""
     recalls = []
     for setting in PLACES:
         [fits] = evidence.values("world", CAPTIONS, setting, [0]) == 1
-        values, pictures = hits(evidence, seeds)[:, fits], evidence.clusters("world")[fits]
+        values, pictures = hits(evidence)[:, fits], evidence.clusters("world")[fits]
         recalls.append(crossed(values, pictures))
     return {"beach − desert": difference(*recalls)}
 

@@ -41,7 +41,7 @@ def made_up_pairs():
 
 def effects(evidence, name):
     [claim] = [one for one in experiment.ALL_CLAIMS if one.id == name]
-    return claim.effects(evidence, evidence.seeds)
+    return claim.effects(evidence)
 
 
 def level(evidence, system, metric="rank", dataset="Clue-like"):
@@ -66,26 +66,24 @@ NEVER = {"K16", "K17", "K18"}  # what no evidence of this notebook can test
 
 
 def test_every_claim_is_tested_or_says_why_not(evidence, made_up_pairs):
-    assessed = [assess(one, evidence, evidence.seeds) for one in CLAIMS]
+    assessed = [assess(one, evidence) for one in CLAIMS]
     untested = {one.claim.id: one.why for one in assessed if one.verdict == "not tested"}
     assert NEVER <= set(untested) <= NEVER | {"K6b"}
     assert all(len(why) > 10 for why in untested.values())
     assert len(ledger(assessed)) == len(CLAIMS) == 22
     json.dumps([one.record() for one in assessed], allow_nan=False)
     less = without(evidence, "CMCA", "CMCM")
-    untested = {one.id for one in CLAIMS if isinstance(one.effects(less, less.seeds), str)}
+    untested = {one.id for one in CLAIMS if isinstance(one.effects(less), str)}
     assert untested == NEVER | {*"K1 K2 K2b K2d K3 K5 K5b K6 K6b K7 K7b K8b K14 K14b K15".split()}
     less = made_up_coherence.make("controlled", [HELPFUL])
-    judged = [
-        assess(one, less, less.seeds) for one in experiment.EXPERIMENT.claims_of("controlled")
-    ]
+    judged = [assess(one, less) for one in experiment.EXPERIMENT.claims_of("controlled")]
     untested = [one.claim.id for one in judged if one.verdict == "not tested"]
     assert untested == ["K10", "K10b", "K12"]
 
 
 def test_one_seed_has_no_intervals_over_seeds():
     one = made_up_coherence.make(seeds=1)
-    assessed = {claim.id: assess(claim, one, one.seeds) for claim in CLAIMS}
+    assessed = {claim.id: assess(claim, one) for claim in CLAIMS}
     for name in ("K2d", "K8b", "K14", "K14b"):
         assert assessed[name].why == "one seed has no interval"
     assert assessed["K2"].verdict != "not tested"

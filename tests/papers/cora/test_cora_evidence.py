@@ -36,7 +36,7 @@ def closed():
 
 def effects(evidence, name):
     [claim] = [claim for claim in CLAIMS if claim.id == name]
-    return claim.effects(evidence, evidence.seeds)
+    return claim.effects(evidence)
 
 
 # --- Claims --------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def test_the_time_of_a_query_grows_with_the_images_where_each_is_read(evidence):
 
 def test_what_was_not_run_is_not_tested(evidence):
     left = made_up_cora.without(evidence, "CORA", "Two-step, caption losses", QUERY_TIME)
-    parts = {claim.id: claim.effects(left, left.seeds) for claim in CLAIMS}
+    parts = {claim.id: claim.effects(left) for claim in CLAIMS}
     assert {name for name, of in parts.items() if not isinstance(of, str)} == {
         "C1", "C3", "C5c", "C7", "H2",
     }  # fmt: skip

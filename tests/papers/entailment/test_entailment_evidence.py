@@ -20,7 +20,7 @@ WORLD, PHOTOGRAPHS = (made_up_entailment.make(tier) for tier in ("world", "flick
 
 def effects(evidence, name):
     [claim] = [one for one in CLAIMS if one.id == name]
-    return claim.effects(evidence, evidence.seeds)
+    return claim.effects(evidence)
 
 
 def test_a_budget_survives_a_file():
@@ -130,4 +130,4 @@ def test_each_retriever_that_may_be_the_weakest_is_tested():
 @pytest.mark.parametrize("gone", ["w/o TE data", "CLIP-like, extra golden", "Full"])
 def test_missing_systems_are_no_crash(gone):
     less = made_up_entailment.without(WORLD, gone)
-    assert len(ledger([assess(c, less, less.seeds) for c in CLAIMS])) == len(CLAIMS)
+    assert len(ledger([assess(c, less) for c in CLAIMS])) == len(CLAIMS)

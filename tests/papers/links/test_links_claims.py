@@ -92,7 +92,7 @@ def usual():
 
 
 def verdict(name, evidence):
-    return assess(CLAIM[name], evidence, evidence.seeds)
+    return assess(CLAIM[name], evidence)
 
 
 @pytest.mark.parametrize("name", CLAIM)
@@ -175,12 +175,13 @@ def test_trainings_agree_as_spearman_has_it_and_documents_and_seeds_both_count(u
         )
 
     complete = rho(slice(None))
-    agreement = agreement_of_trainings(evidence, "story", evidence.seeds)
+    agreement = agreement_of_trainings(evidence, "story")
     assert agreement.effect == pytest.approx(complete.mean())
     left = np.array([rho(cluster != c) for c in range(7)])
     of_documents, of_seeds = 6 * np.var(left.mean(axis=1)), complete.var(ddof=1) / SEEDS
     assert agreement.se**2 == pytest.approx(of_documents + of_seeds)
-    alone = agreement_of_trainings(evidence, "story", [2])  # a seed says nothing about seeds
+    of_seed = evidence.series[evidence.series.seed.isin([2, NO_SEED])]
+    alone = agreement_of_trainings(Evidence(of_seed, {}), "story")  # says nothing about seeds
     assert alone.effect == pytest.approx(complete[2])
     assert alone.se**2 == pytest.approx(6 * np.var(left[:, 2]))
 

@@ -149,7 +149,7 @@ def made_up(shift, seeds=6, pictures=40):
 @pytest.mark.parametrize(("shift", "first"), [(30, "supported"), (-30, "opposite")])
 def test_claims_by_plain_loops(shift, first):
     found, image_of = made_up(shift)
-    judged = [assess(one, found, found.seeds) for one in CLAIMS]
+    judged = [assess(one, found) for one in CLAIMS]
     verdicts = [first, "negligible", "supported", "supported", "not tested"]
     assert [one.verdict for one in judged] == verdicts
     full, trained, bare = (
