@@ -9,6 +9,7 @@ from unittest import mock
 import matplotlib
 import pytest
 import torch
+from matplotlib import pyplot
 
 # Set in this process, not in the environment: notebook kernels started from here keep their own.
 matplotlib.use("Agg")
@@ -19,9 +20,10 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 @pytest.fixture(autouse=True)
 def environment():
-    """What a command chooses by the environment ends with its test."""
+    """What a command chooses by the environment, and figures, end with their test."""
     with mock.patch.dict(os.environ):
         yield
+    pyplot.close("all")
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import json
 from functools import partial
 from typing import get_args
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -421,7 +420,7 @@ def test_a_part_without_doubt_leaves_power_to_the_others():
 def several():
     """Judged claims of all verdicts, with one part, several and many."""
     of = partial(given, smallest=1.0)
-    yield [
+    return [
         of({"AUC": effect_of(1, 3)}),
         of({"a": effect_of(-0.2, 4), "b": effect_of(-0.1, 2), "c": effect_of(-9, 1)}),
         of({"a": effect_of(-3, -2), "b": effect_of(-4, -1)}),
@@ -430,7 +429,6 @@ def several():
         of({"a": over_seeds([-0.1, 0.1, 0.0]), "b": effect_of(-0.2, 0.2)}),
         of("the baseline learnt nothing"),
     ]
-    plt.close("all")
 
 
 def test_a_record_is_json_and_holds_all(several):

@@ -8,12 +8,6 @@ from mmlib.core import plots
 from mmlib.core.effects import crossed
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
-
-
 def test_save_leaves_a_picture_that_opens(tmp_path):
     plots.save(plots.show_pictures([Image.new("RGB", (8, 8))] * 3, ["a", "b", "c"]), tmp_path, "x")
     with Image.open(tmp_path / "figures" / "x.png") as picture:

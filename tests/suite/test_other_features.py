@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import made_up_evidence
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import tiny_jobs
@@ -119,7 +118,6 @@ def test_no_diamond_of_other_features_among_recorded_dots():
     recorded = {"set": "theirs", "sha256": "a" * 64, "ids_sha256": "i"}
     other = replace(found, header={**found.header, "features": recorded, "features_used": used})
     assert diamonds(show.ranked(other, ["coco"], live)) == 0
-    plt.close("all")
 
 
 @pytest.mark.parametrize("paper", ["coherence", "cora", "entailment", "links"])

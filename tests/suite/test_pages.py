@@ -91,7 +91,6 @@ def test_the_picture_of_the_ledger_has_a_word_for_each_claim_and_kind_of_data(de
             assert ("points" in text.get_text()) == (detailed and bool(r["parts"]))
     assert not cells
     assert not overview({}).axes
-    plt.close("all")
 
 
 # --- Written and checked --------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 from scipy.special import expit
 
@@ -55,22 +54,20 @@ def ridge(arrays: Arrays) -> np.ndarray:
 
     The penalty of the ridge regression is the one of PENALTIES that ranks dev best.
     """
+    from sklearn.linear_model import Ridge  # not on a machine that only trains
+    from sklearn.preprocessing import normalize
+
     x, y = occurring(arrays, "train"), pictures_of(arrays, "train")
     centre = y.mean(axis=0)
-    products, target = (x.T @ x).toarray(), x.T @ (y - centre)
 
-    def cosines(split: str, weights: np.ndarray) -> np.ndarray:
-        vectors = occurring(arrays, split) @ weights, pictures_of(arrays, split) - centre
-        predicted, pictures = (
-            v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-9) for v in vectors
-        )
-        return predicted @ pictures.T
+    def cosines(model: Ridge, split: str) -> np.ndarray:
+        predicted = normalize(model.predict(occurring(arrays, split)))
+        return predicted @ normalize(pictures_of(arrays, split) - centre).T
 
-    solutions = [
-        cho_solve(cho_factor(products + penalty * np.eye(len(products))), target)
-        for penalty in PENALTIES
-    ]
-    return cosines("test", min(solutions, key=lambda w: method.mean_log_rank(cosines("val", w))))
+    models = (Ridge(p, fit_intercept=False, solver="cholesky") for p in PENALTIES)
+    fitted = [model.fit(x, y - centre) for model in models]
+    best = min(fitted, key=lambda model: method.mean_log_rank(cosines(model, "val")))
+    return cosines(best, "test")
 
 
 # --- What words and pictures say of relations ----------------------------------------------------

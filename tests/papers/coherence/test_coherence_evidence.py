@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import made_up_coherence
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import tiny_coherence
@@ -21,12 +20,6 @@ from mmlib.papers.coherence.data import pairs as collections
 from mmlib.papers.coherence.data.pairs import CITE, CLUE, FEW, HELPFUL, MANY, UNDECIDING
 from mmlib.papers.coherence.run import CMCA, CMCM, PAIRS
 from mmlib.suite import record
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import made_up_cora
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -26,12 +25,6 @@ def controlled():
     """Controlled collections, made up and drawn."""
     names = "40 × 12, 100 families", "drawn"
     return made_up_cora.together(*(made_up_cora.make("controlled", name) for name in names))
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 def effects(evidence, name):

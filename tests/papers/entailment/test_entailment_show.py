@@ -1,7 +1,6 @@
 """Tables and figures of paper 02: what they show is what is there."""
 
 import made_up_entailment
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,12 +11,6 @@ from mmlib.papers.entailment.data import controlled
 from mmlib.papers.entailment.run.systems import PAIRS, name_of
 
 WORLD, PHOTOGRAPHS = (made_up_entailment.make(tier) for tier in ("world", "flickr8k"))
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 def dots(axis):

@@ -3,7 +3,6 @@
 from itertools import permutations
 
 import made_up_evidence
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,12 +15,6 @@ from mmlib.papers.links.data.documents import Corpus, Document
 
 DOCUMENT = Document("d", ("a dog", "a cat", "a tree"), ("1", "2", "3", "4"), ((0, 0), (1, 2)))
 CORPUS = Corpus("tiny", (), (), (DOCUMENT,), np.zeros((4, 1), np.float32), {})
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 def test_the_surest_pair_of_a_document_is_drawn_first_in_the_colour_of_links():

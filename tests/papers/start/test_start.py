@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import matplotlib.pyplot as plt
 import nbformat
 import numpy as np
 import pytest
@@ -192,7 +191,6 @@ def test_the_pictures_of_a_hit_and_of_a_miss():
             fits = COLOURS[0] if truth[picture, caption] else "white"
             edge = axis.spines["left"].get_edgecolor()
             assert same_color(edge, TRUE if picture == caption else fits)
-    plt.close("all")
     scores[own, own] = -1  # no caption finds its picture
     with pytest.raises(IndexError):
         show.hit_and_miss(scores, own, truth)
