@@ -171,7 +171,7 @@ def logistic(inputs: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> np.n
     """
     from sklearn.linear_model import LogisticRegression  # not on a machine that only trains
 
-    model = LogisticRegression(C=1 / RIDGE, tol=1e-10, solver="newton-cholesky", max_iter=1000)
+    model = LogisticRegression(C=1 / RIDGE, tol=1e-8, solver="newton-cholesky")
     model.fit(inputs, labels, counts)
     return np.r_[model.intercept_, model.coef_[0]]
 
