@@ -109,7 +109,7 @@ def test_dials_of_which_no_family_can_be_made(change):
     ("collection", "right"),
     [*((made, IN_SENTENCES.get(name, 25)) for name, made in controlled.RECORDED.items()),
      (Dials(named=2), 84), (Dials(named=3), 100), (Dials(named=3, described=0.55), 50),
-     (Clarity(families=True, captions=(), boxes=True), 92), (world.CLARITY["clear"], 26)],
+     (Clarity(families=True, captions=(), boxes=True), 92), (world.CLARITY["clear"], 94)],
 )  # fmt: skip
 def test_words_tell_a_picture_only_where_captions_leave_out_things(collection, right):
     if isinstance(collection, Dials):

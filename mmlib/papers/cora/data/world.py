@@ -24,7 +24,7 @@ WORLD_IMAGES = {"train": 4000, "val": 200, "test": 600}
 DRAWN_IMAGES = {"train": 4000, "val": 200, "test": 400}  # as many as of the other controlled ones
 # How easy each collection is to see and to read.
 CLARITY = {
-    "clear": Clarity(families=True, captions=("relations", "complete"), boxes=True),
+    "clear": Clarity(families=True, captions=("relations",), boxes=True),
     "world": USUAL,
 }
 FAMILY = 4  # pictures that structure alone tells apart
