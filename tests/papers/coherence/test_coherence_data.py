@@ -159,12 +159,6 @@ def test_every_recorded_collection_has_its_name():
         assert name == numbers + ", deciding nothing" * (dials.decides == 0)
 
 
-def test_texts_to_show_cover_different_relations():
-    rows = data.some_texts(pairs := tiny_coherence.related(60), 3)
-    assert len(set(rows)) == 3
-    assert all(pairs.labels[row, c] for c, row in enumerate(rows))
-
-
 # --- Arrays --------------------------------------------------------------------------------------
 
 

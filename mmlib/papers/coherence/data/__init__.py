@@ -75,12 +75,3 @@ def prepare(pairs: Pairs, settings: "Settings", tier: str, seed: int = 0) -> Arr
         splits[name] = Split(ids.numpy(), lengths.numpy(), related.labels, related.image_of, images)
     truth = controlled.truth(pairs.test) if is_made_up else {}
     return Arrays(splits, words, pairs.relations, truth)
-
-
-def some_texts(pairs: RelatedPairs, count: int) -> list[int]:
-    """The first test texts of which each of `count` relations holds, spread over the relations."""
-    chosen: list[int] = []
-    for c in np.linspace(0, len(pairs.relations) - 1, count).astype(int):
-        rows = [int(i) for i in np.flatnonzero(pairs.labels[:, c]) if i not in chosen]
-        chosen += rows[:1]
-    return chosen
