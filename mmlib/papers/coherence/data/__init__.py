@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mmlib.core.paths import table_beside
-from mmlib.core.records import RelatedPairs
 from mmlib.features import text as features
 from mmlib.papers.coherence.data import controlled, flickr8k, paper, world
 from mmlib.papers.coherence.data.pairs import COLLECTIONS, SPLITS, Arrays, Pairs, Pictures, Split
