@@ -16,7 +16,6 @@ from mmlib.papers.cora.run.systems import (
     QUERY_TIME,
     SEQUENCE,
     SIZES,
-    TUNED,
     VSE,
     original,
 )
@@ -35,11 +34,6 @@ def longest(evidence: Evidence) -> list[str]:
     return [name + LONGER if name + LONGER in recorded else name for name in plain(evidence)]
 
 
-def tuned(evidence: Evidence) -> list[str]:
-    """Collections with a budget that was searched with CORA."""
-    return [name for name in evidence.datasets if name.endswith(TUNED)]
-
-
 def captions_and_images(evidence: Evidence, dataset: str) -> tuple[slice, slice]:
     """Which items of a collection are test captions, and which are test images."""
     described = evidence.has(dataset, CAPTIONS, "objects")  # else: controlled
@@ -56,7 +50,7 @@ def early(curve: np.ndarray) -> float:
 
 VOCABULARY = Vocabulary(
     {"early dev_RSUM": lambda e, collection, name: Recorded(name, "dev_RSUM", EPOCHS, early)},
-    {"longest": longest, "tuned": tuned},
+    {"longest": longest},
 )
 
 

@@ -58,17 +58,6 @@ def pair_shares(
     return evidence.values(dataset, system, how, None, test, (name, of))
 
 
-def accuracy(evidence: Evidence) -> Effects:
-    """Accuracy, with as many entailed pairs as in the paper, less that of the commoner answer."""
-    [dataset] = evidence.datasets
-    test = main_test(evidence, dataset)
-    if not evidence.has(dataset, "Full", "alone", test):
-        return MISSING
-    right = pair_shares(evidence, dataset, "Full", ACCURACY, "alone", as_printed=True)
-    commoner = 100.0 * PRINTED_ENTAILED / PRINTED_PAIRS
-    return {"": crossed(right - commoner, evidence.clusters(dataset, test))}
-
-
 ERRORS = {"number": "number", "actor": "person or animal", "object": "other thing"}
 
 
@@ -161,10 +150,12 @@ def flattery(evidence: Evidence) -> Effects:
 # --- Words of claims.yaml ------------------------------------------------------------------------
 
 
-def of_judges(metric: str, how: str, evidence: Evidence, collection: str, system: str) -> Recorded:
+def of_judges(
+    metric: str, how: str, evidence: Evidence, collection: str, system: str, printed: bool = False
+) -> Recorded:
     """A figure of a judge, which is of test pairs."""
     test = main_test(evidence, collection)
-    return Recorded(system, how, test, shares_of(evidence, collection, metric, test))
+    return Recorded(system, how, test, shares_of(evidence, collection, metric, test, printed))
 
 
 def foreign_true(evidence: Evidence, collection: str, system: str) -> Recorded:
@@ -177,6 +168,7 @@ def foreign_true(evidence: Evidence, collection: str, system: str) -> Recorded:
 VOCABULARY = Vocabulary({
     **{metric: partial(of_judges, metric, "alone") for metric in METRICS},
     **{f"{metric}, with inputs": partial(of_judges, metric, "margin") for metric in METRICS},
+    "accuracy, as many entailed": partial(of_judges, ACCURACY, "alone", printed=True),
     "mean R@K": lambda evidence, collection, system: Recorded(
         system, "RSUM", change=lambda rsum: rsum / 6
     ),
@@ -185,6 +177,4 @@ VOCABULARY = Vocabulary({
     ),
     "foreign captions that fit": foreign_true,
 })  # fmt: skip
-CLAIMS = claims_of(
-    __file__, VOCABULARY, {"C8b": weakest, "C12": errors, "C13": accuracy, "P1": flattery}
-)
+CLAIMS = claims_of(__file__, VOCABULARY, {"C8b": weakest, "C12": errors, "P1": flattery})
