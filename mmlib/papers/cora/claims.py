@@ -30,8 +30,7 @@ def plain(evidence: Evidence) -> list[str]:
 
 def longest(evidence: Evidence) -> list[str]:
     """Those of `plain`, or the same captions with longer trainings where there are any."""
-    recorded = evidence.datasets
-    return [name + LONGER if name + LONGER in recorded else name for name in plain(evidence)]
+    return [n + LONGER if n + LONGER in evidence.datasets else n for n in plain(evidence)]
 
 
 def captions_and_images(evidence: Evidence, dataset: str) -> tuple[slice, slice]:
