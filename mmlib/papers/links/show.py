@@ -167,10 +167,9 @@ def document_graph(
 ) -> Figure:
     """A labelled document as a bipartite graph, as in Fig. 4.
 
-    The best matching with `edges` edges of scores (n, m): a predicted pair stands in one column,
-    the most confident first, its score below. All edges between these nodes are drawn, wider for a
-    higher score (negative ones count 0, the rest is scaled to [0, 1]); green is a true link,
-    purple is none. Predicted edges are opaque.
+    The best matching with `edges` edges of scores (n, m): a chosen pair stands in one column, the
+    most confident first, its score below, joined by a thick line. Thin lines are the other pairs of
+    these nodes, wider for a higher score. True links are green, others are purple and dashed.
     """
     matching = best_matching(scores, min(edges, *scores.shape))
     order = matching[np.argsort(-scores[matching[:, 0], matching[:, 1]], kind="stable")]
@@ -179,9 +178,11 @@ def document_graph(
     links, k = document.link_matrix(), len(order)
     figure, axis = plt.subplots(figsize=(1.9 * k, 4.2))
     for i, j in np.ndindex(k, k):
-        colour = LINK if links[order[i, 0], order[j, 1]] else NO_LINK
-        alpha = 1.0 if i == j else 0.35 * float(np.sqrt(strength[i, j]))
-        axis.plot([i, j], [1, 0], color=colour, lw=0.5 + 7 * strength[i, j] ** 2, alpha=alpha)
+        link, chosen = links[order[i, 0], order[j, 1]], i == j
+        name = f"{'chosen' if chosen else 'not chosen'}, {'a link' if link else 'no link'}"
+        colour, style = (LINK, "-") if link else (NO_LINK, (0, (3, 1.5)))
+        width = 6 if chosen else 0.3 + 1.7 * strength[i, j]
+        axis.plot([i, j], [1, 0], color=colour, ls=style, lw=width, label=name)
     for i, (sentence, image) in enumerate(order):
         picture = open_image(corpus, document.images[image]).resize((88, 88))
         axis.add_artist(AnnotationBbox(OffsetImage(np.asarray(picture)), (i, -0.26), pad=0.1))
@@ -190,6 +191,7 @@ def document_graph(
         axis.text(i, -0.8, f"{scores[sentence, image]:.2f}", ha="center", fontsize=8)
     axis.set(xlim=(-0.55, k - 0.45), ylim=(-0.85, 1.65), title=title)
     axis.axis("off")
+    plots.legend_below(figure)
     return figure
 
 
@@ -376,38 +378,4 @@ def results_map(panels: Mapping[str, pd.DataFrame]) -> Figure:
         axis.set_title(title, fontsize=10)
     figure.colorbar(cells, ax=axes[0], label="test AUC in % (50: chance)")
     figure.suptitle("AUC of each system on each data set; bold: the best that sees no link")
-    return figure
-
-
-def gains_map(panels: Mapping[str, pd.DataFrame]) -> Figure:
-    """What matching sets adds to the paper's baselines: a mark for each data set of each panel.
-
-    Across: the AUC of the stronger of NoStruct and Obj Detect; up: how far the mean of DC, TK+½k,
-    AP and AP+½k is above it. A hollow mark, joined to it, compares with the linear map where that
-    is stronger still. panels: title -> systems (rows) by data sets (columns).
-    """
-    figure, axis = plt.subplots(figsize=(8, 4.2))
-    axis.axhline(0, color="#333333", lw=0.8)
-    for panel, (title, aucs) in enumerate(panels.items()):
-        colour, mark = plots.COLOURS[panel], "Dos"[panel]
-        baseline = aucs.loc[["NoStruct", DETECTION]].max()
-        sets = aucs.loc[list(STRUCTURED)].mean()
-        gain, fair = sets - baseline, sets - np.fmax(baseline, aucs.loc["Co-occurrence"])
-        axis.vlines(baseline, fair, gain, color=colour, lw=0.8)
-        axis.plot(baseline, gain, mark, color=colour, label=title)
-        axis.plot(baseline[fair < gain], fair[fair < gain], mark, mfc="white", mec=colour)
-        for i, (name, x, y) in enumerate(zip(aucs.columns, baseline, gain, strict=True)):
-            side = 1 if (i + panel) % 2 == 0 else -1  # by turns, as marks are close to each other
-            axis.annotate(
-                name, (x, y), (6 * side, 0), textcoords="offset points", fontsize=8, color=colour,
-                ha="left" if side > 0 else "right", va="center",
-            )  # fmt: skip
-    axis.plot([], [], "o", mfc="white", mec="#444444", label="against the linear map")
-    axis.margins(x=0.08)
-    axis.set(
-        xlabel="test AUC of the paper's stronger baseline, %",
-        ylabel="gain by matching sets, AUC points",
-        title="What matching sets adds to the paper's baselines, data set by data set",
-    )
-    axis.legend(fontsize=8)
     return figure

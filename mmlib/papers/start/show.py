@@ -1,21 +1,49 @@
-"""What is shown of notebook 00: what a search finds, and the table and curves of its record."""
+"""What is shown of notebook 00: tables of matches, searches, and the figures of its record."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import torch
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from mmlib.core import plots
 from mmlib.core.evidence import Evidence
 from mmlib.core.plots import COLOURS, TRUE
+from mmlib.papers.start.method import Captioned, Search
 from mmlib.papers.start.run import SYSTEMS
 from mmlib.world import WorldImages
 
 SHOWN = 6  # pictures of a search
+
+
+@torch.no_grad()
+def match_tables(data: Captioned, models: Mapping[str, Search], pictures: int = 64) -> Figure:
+    """How models divide 100 % among the first pictures (rows), for a caption of each (columns).
+
+    data: tensors on the CPU, as are the models; models: title of a panel -> model. The caption is
+    the picture's longest, its own picture is on the diagonal, and a column is the softmax of the
+    caption's scaled cosines. Colours follow the square root, so that small shares can be seen.
+    """
+    figure, axes = plt.subplots(1, len(models), figsize=(9, 4.2), sharey=True, squeeze=False)
+    lengths = np.where(data.image_of == np.arange(pictures)[:, None], data.lengths, 0)
+    captions = lengths.argmax(axis=1)
+    for axis, (title, model) in zip(axes[0], models.items(), strict=True):
+        _, seen = model.eval().image_states(data.features[:pictures])
+        *_, read = model.text_states(data.ids[captions], data.lengths[captions])
+        shares = 100 * model.similarities(seen, read).softmax(dim=0)
+        look: dict[str, Any] = {"norm": PowerNorm(0.5, 0, 100), "interpolation": "nearest"}
+        cells = axis.imshow(shares.numpy(), "Blues", **look)
+        axis.set(title=title, xlabel="caption")
+        axis.grid(visible=False)
+    axes[0, 0].set_ylabel("picture")
+    figure.colorbar(cells, ax=axes[0], label="share that a caption gives a picture, %", shrink=0.8)
+    return figure
 
 
 def hit_and_miss(scores: np.ndarray, image_of: np.ndarray, truth: np.ndarray) -> list[int]:

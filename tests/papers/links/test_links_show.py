@@ -135,14 +135,3 @@ def test_the_best_system_without_links_is_bold():
     ]
     assert bold == [{"74", "80"}, {"80"}]
     assert len(drawn.axes[1].texts) == 7  # six of `SYSTEMS`, and the ridge
-
-
-def test_gains_are_over_the_stronger_baseline_and_hollow_over_the_linear_map():
-    table = table_of(coco=[60, 70, 71, 72, 73, 66, 64], story=[60, 70, 71, 72, 73, 50, 50])
-    axis = show.gains_map({"world": table}).axes[0]
-    filled, hollow = (line.get_xydata().tolist() for line in axis.lines[1:3])
-    assert filled == [[64, 71.5 - 64], [60, 71.5 - 60]]
-    assert hollow == [[64, 71.5 - 66]]
-    joined = [line[:, 1].tolist() for line in axis.collections[0].get_segments()]
-    assert joined == [[71.5 - 66, 71.5 - 64], [71.5 - 60] * 2]
-    assert [text.get_text() for text in axis.texts] == ["coco", "story"]

@@ -165,6 +165,17 @@ def test_claims_by_plain_loops(shift, first):
 # --- The pictures of a search --------------------------------------------------------------------
 
 
+def test_a_long_caption_divides_100_percent_among_pictures(arrays):
+    test, models = arrays.splits["test"].on("cpu"), [untrained(arrays, SMALL, n) for n in (0, 1)]
+    panels = show.match_tables(test, dict(zip("ab", models, strict=True)), pictures=5).axes
+    for axis, model in zip(panels, models, strict=False):
+        shares = axis.images[0].get_array()
+        assert np.allclose(shares.sum(axis=0), 100)
+        cosines = model.rank(test.features, test.ids, test.lengths)[0][:5, 1:10:2]
+        scale = np.diff(np.log(shares), axis=0) / np.diff(cosines, axis=0)
+        assert 1 < scale.min() <= scale.max() < 1.01 * scale.min()
+
+
 def test_the_pictures_of_a_hit_and_of_a_miss():
     rng, own = np.random.default_rng(3), np.arange(8)
     scores = rng.permuted(np.tile(own, (8, 1)), axis=1).T * 0.1  # (pictures, captions)
