@@ -338,7 +338,7 @@ def contrastive(
 
     similarity (N, M), positive (N, M): the concept is in the image. Each positive stands alone
     against the anchor's negatives, in a denominator that has the positive itself: printed, it is
-    missing, and the loss has no lower bound. authors: as in their code, where the exponentials of
+    missing, and the loss falls below 0. authors: as in their code, where the exponentials of
     an anchor are divided by its largest one, and then 1e-9 (images) or 1e-6 (concepts) is added to
     each denominator. A positive further than 20.7 or 13.8 temperatures below the anchor's largest
     cosine is then drawn nearer even where no negative is near.

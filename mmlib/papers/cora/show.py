@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
+from math import ceil
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -20,11 +21,9 @@ from mmlib.core.records import CaptionedImages
 from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_tables, table
 from mmlib.papers.cora.claims import captions_and_images
 from mmlib.papers.cora.data.controlled import CAPTIONS, RECORDED, ControlledImages
-from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.run import systems
-from mmlib.papers.cora.run.systems import COMPARED, ORDER, WITH_BERT, original
-from mmlib.world.schema import ACTION_RELATIONS
+from mmlib.papers.cora.run.systems import COMPARED, ORDER, WITH_BERT, Settings, original
 
 CORA, TWO_STEP, JOINT, SEQUENCE, BAG, VSE, AUTHORS = (row.system for row in (
     systems.CORA, systems.TWO_STEP, systems.JOINT, systems.SEQUENCE, systems.BAG, systems.VSE,
@@ -36,13 +35,16 @@ MAIN, COLLECTIONS = _TABLE["main"], _TABLE["collections"]
 COLOURS = dict(zip((*COMPARED, JOINT), (*plots.COLOURS[:5], plots.COLOURS[6]), strict=True))
 ON_DEV = "dev_RSUM", "RSUM on dev"
 CHANCE = 100 / FAMILY
-BOUND = (CORA, JOINT, SEQUENCE, BAG)  # of which figures have a line
+BOUND = (CORA, JOINT, SEQUENCE, BAG)  # whose stalled trainings are counted in a table
 SHORT = {
     SEQUENCE: "Sequence",
     TWO_STEP: "Two steps, caption losses",
+    systems.OURS.system: "Two steps + skips",
+    AUTHORS: "CORA, authors' code",
     "Oracle of the graph": "Ideal reader",
 }
-IDEAL = {systems.IDEAL_BAG["system"]: ":", systems.ORACLES[-1]["system"]: "-."}  # lines of readers
+IDEAL = {systems.IDEAL_BAG["system"]: "|", systems.ORACLES[-1]["system"]: "*"}  # marks of readers
+MARKS = "osD^vP"  # of systems or collections, which colour alone should not tell apart
 
 # --- Tables --------------------------------------------------------------------------------------
 
@@ -62,8 +64,7 @@ def tables(evidence: Evidence) -> Mapping[str, Callable[[], pd.DataFrame]]:
     )  # fmt: skip
     makers: dict[str, Callable[[], pd.DataFrame]] = {}
     for name in evidence.datasets:
-        more: dict[str, Callable[..., Any]] = {"leads": _leads}
-        more = plain if name == original(name) else more
+        more = plain if name == original(name) else {"leads": _leads}
         if name.endswith(WITH_BERT):
             more = {"table7": partial(_beside_printed, number="table7")}
         every = {"results": results, **more}
@@ -113,12 +114,11 @@ def trained_again(evidence: Evidence, dataset: str) -> list[float]:
     quick, tier = dataset + WITH_BERT, evidence.header["tier"]
     if systems.budget(tier, quick) != systems.budget(tier, dataset):
         return []
-    differences: list[float] = []
-    for first, second in ((SEQUENCE, "Sequence"), (CORA, CORA)):
-        again = evidence.means(quick, second, "RSUM")
-        difference = again - evidence.means(dataset, first, "RSUM")
-        differences += difference[difference.abs() > 1e-6].tolist()
-    return differences
+    differences = pd.concat([
+        evidence.means(quick, second, "RSUM") - evidence.means(dataset, first, "RSUM")
+        for first, second in ((SEQUENCE, "Sequence"), (CORA, CORA))
+    ])  # fmt: skip
+    return differences[differences.abs() > 1e-6].tolist()
 
 
 def printed(number: str) -> pd.DataFrame:
@@ -145,9 +145,7 @@ def main(recorded: Iterable[Evidence]) -> pd.DataFrame:
     """RSUM of the main systems, mean ± deviation: the paper's, and ours on each collection."""
     paper = printed("table3").rsum.to_dict() | printed("table1").rsum.to_dict()
     columns: dict[str, Any] = {"the paper, Flickr30K": None}
-    columns |= {
-        COLLECTIONS.get(name, name): (evidence, name) for evidence, name in _plain(recorded)
-    }
+    columns |= {COLLECTIONS.get(place[1], place[1]): place for place in _plain(recorded)}
 
     def cell(system: str, column: tuple[Evidence, str] | None) -> str | None:
         if column is None:
@@ -246,48 +244,46 @@ def _entities(evidence: Evidence, dataset: str) -> pd.DataFrame:
 # --- Figures of captions and models --------------------------------------------------------------
 
 
-def graphs_beside_pictures(collection: Captions, rows: Sequence[int]) -> Figure:
-    """Pictures of test captions and their parsed graphs."""
-    figure, axes = plt.subplots(
-        len(rows), 2, figsize=(9, 2.6 * len(rows)), width_ratios=(1, 3), squeeze=False
-    )
-    image_of = collection.image_of("test")
-    for (left, right), row in zip(axes, rows, strict=True):
-        left.imshow(collection.images["test"].open_image(int(image_of[row])))
-        left.axis("off")
-        scenegraph.draw(collection.graphs["test"][row], right)
+def question(pictures: CaptionedImages, image: int, caption: str) -> Figure:
+    """A family of pictures, and the graph of a caption that is to be found among them.
+
+    image: the row of the picture that it describes, which is framed.
+    """
+    figure = plt.figure(figsize=(9, 4.4))
+    above, below = figure.subfigures(2, 1, height_ratios=(4, 3))
+    for row, axis in enumerate(above.subplots(1, FAMILY), image // FAMILY * FAMILY):
+        axis.imshow(pictures.open_image(row))
+        axis.set(xticks=[], yticks=[])
+        axis.spines[:].set(visible=row == image, color=plots.TRUE, linewidth=4)
+    above.suptitle(f'Which picture is "{caption}"?', fontsize=11)
+    (graph,) = scenegraph.parse([caption])
+    title = "Its graph: objects blue, attributes orange, relations arrows"
+    scenegraph.draw(graph, below.subplots(), title=title)
     return figure
 
 
-def acting(collection: Captions) -> list[int]:
-    """The test captions, by row, that say once who chases, holds or rides whom."""
-    return [
-        row for row, graph in enumerate(collection.graphs["test"])
-        if sum(data["label"] in ACTION_RELATIONS for *_, data in scenegraph.relations(graph)) == 1
-    ]  # fmt: skip
+def training(name: str, settings: Settings, history: Sequence[Mapping[str, float]]) -> Figure:
+    """Training loss and RSUM on dev of the epochs so far.
+
+    A line marks where L_HARD turns from averaged to hardest negatives, and so has another scale.
+    """
+    figure = plots.training_curves({name: history}, *ON_DEV, settings.epochs)
+    figure.suptitle(f"{name}: epoch {len(history)} of {settings.epochs}", fontsize=10)
+    if settings.mean_negatives:
+        turn = ceil(settings.mean_negatives * settings.epochs) + 0.5
+        line = figure.axes[0].axvline(turn, color="#333333", linestyle=":")
+        figure.axes[0].legend([line], ["hardest negatives from here"], fontsize=8)
+    return figure
 
 
-def family(images: CaptionedImages, image: int = 0) -> Figure:
-    """The pictures of a family, from `image` on, with their first captions."""
-    rows = range(image, image + FAMILY)
-    captions = [images.captions[i][0] for i in rows]
-    return plots.show_pictures([images.open_image(i) for i in rows], captions, columns=FAMILY)
-
-
-def drawn_live(
-    name: str, dev: str, label: str = "", epochs: int = 0
-) -> Callable[[Sequence[Mapping[str, float]]], None]:
-    """In a notebook: draws `training_curves` after each epoch but the last, which clears them."""
+def show_training(name: str, settings: Settings, history: Sequence[Mapping[str, float]]) -> None:
+    """In a notebook, after each epoch: `training`; after the last one nothing is left of it."""
     from IPython.display import clear_output, display
 
-    def draw(history: Sequence[Mapping[str, float]]) -> None:
-        figure = plots.training_curves({name: history}, dev, label, epochs)
-        plt.close(figure)  # shown here alone
-        clear_output(wait=len(history) < epochs)
-        if len(history) < epochs:
-            display(figure)
-
-    return draw
+    clear_output(wait=len(history) < settings.epochs)
+    if len(history) < settings.epochs:
+        display(figure := training(name, settings, history))
+        plt.close(figure)  # else it is shown again at the cell's end
 
 
 def controlled_family(
@@ -312,12 +308,12 @@ def controlled_family(
             axis.text(0, -y, f"{name}: {cosines[row, caption]:.2f}", va="center", fontsize=8,
                       weight=weight)  # fmt: skip
         axis.set(xlim=(-0.05, 1), ylim=(-len(kinds) - len(scores) - 0.5, 0.7), xticks=[], yticks=[])
-        axis.grid(visible=False)
         axis.spines[:].set(visible=True, color="#cccccc")
         if row == image:
             axis.spines[:].set(color=plots.TRUE, linewidth=3)
     text = images.captions[image][caption % CAPTIONS]
-    figure.suptitle(f'Which picture is "{text}"?  The right one is framed.', fontsize=10)
+    title = f'Which picture is "{text}"?\nIt is framed; the choice of each model is bold.'
+    figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -329,7 +325,8 @@ def in_family(bars: Mapping[str, float], ideal_bag: float, title: str = "") -> F
     figure, axis = plt.subplots(figsize=(6, 0.5 * len(bars) + 1.2))
     names = list(bars)[::-1]
     labels = [SHORT.get(name, name) for name in names]
-    drawn = axis.barh(labels, [bars[name] for name in names], color=[COLOURS[n] for n in names])
+    colours = [COLOURS.get(name, "#555555") for name in names]
+    drawn = axis.barh(labels, [bars[name] for name in names], color=colours)
     axis.bar_label(drawn, fmt="%.0f", padding=3)
     plots.chance_line(axis, CHANCE, upright=True)
     axis.axvline(ideal_bag, color="#d55e00", linestyle=":", linewidth=3, label="ideal bag of words")
@@ -345,10 +342,8 @@ def in_family(bars: Mapping[str, float], ideal_bag: float, title: str = "") -> F
 def figures(evidence: Evidence) -> Mapping[str, Callable[[], Figure]]:
     """All figures that need nothing but evidence, by file name."""
     if evidence.header["tier"] == systems.CONTROLLED_TIER:
-        return {
-            "binding": partial(binding_map, evidence),
-            "drawn": partial(binding_drawn, evidence),
-        }
+        of = {("binding", ""): binding_map, ("drawn", "drawn"): binding_drawn}
+        return {n: partial(draw, evidence) for (n, k), draw in of.items() if _trained(evidence, k)}
     panels = {}
     for name in (name for name in evidence.datasets if not name.endswith(WITH_BERT)):
         if not (shown := [r for r in with_rows(evidence, name, ORDER) if r != "Random"]):
@@ -362,64 +357,69 @@ def figures(evidence: Evidence) -> Mapping[str, Callable[[], Figure]]:
     return {"overview": overview, "curves": partial(curves, evidence)}
 
 
-def curves(evidence: Evidence) -> Figure:
+def curves(evidence: Evidence, compared: Sequence[str] = (*COMPARED, VSE, AUTHORS)) -> Figure:
     """RSUM on dev over the epochs, of the systems that are compared."""
-    compared = (*COMPARED, VSE, AUTHORS)
     return plots.curves({
-        (name, ON_DEV[1]): {
-            row: evidence.curves(name, row, ON_DEV[0])
+        (COLLECTIONS.get(name, name), ON_DEV[1]): {
+            SHORT.get(row, row): evidence.curves(name, row, ON_DEV[0])
             for row in compared if evidence.has(name, row, ON_DEV[0], EPOCHS)
         }
         for name in evidence.datasets if not name.endswith(WITH_BERT)
     })  # fmt: skip
 
 
-def _shares(
-    evidence: Evidence, datasets: Mapping[float, str], system: str
-) -> dict[float, plots.Span]:
-    shares = {x: evidence.means(name, system, "in family") for x, name in datasets.items()}
-    return {x: (s.mean(), s.min(), s.max()) for x, s in shares.items() if len(s)}
-
-
-def _trainings(evidence: Evidence, *datasets: str) -> str:
-    counts = {
-        len(evidence.means(dataset, system, "in family"))
-        for dataset, system in product(datasets, BOUND)
-    } - {0}
-    fewest, most = min(counts), max(counts)
-    return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' * (most > 1)}"
+def _trained(evidence: Evidence, kind: str = "") -> dict[str, list[str]]:
+    """The controlled collections on record whose names begin so, each with its trained systems."""
+    trained = {
+        name: [s for s in ORDER if s not in IDEAL and evidence.has(name, s, "in family")]
+        for name in RECORDED if name.startswith(kind)
+    }  # fmt: skip
+    return {name: names for name, names in trained.items() if names}
 
 
 def binding_drawn(evidence: Evidence) -> Figure:
-    """In family of the drawn collections on record, a line a system: mean and range of seeds.
+    """Right in family of the drawn collections on record, a row each: mean and range of seeds.
 
-    Beside them what guessing reaches, and ideal readers of words and of graphs.
+    A hollow mark is one training. Beside them guessing, and ideal readers of words and of graphs.
     """
-    names = [name for name in RECORDED if name in evidence.datasets and name.startswith("drawn")]
-    figure, axis = plt.subplots(figsize=(9, 3.8))
-    for chosen, style in [(BOUND, "o-"), *(([name], style) for name, style in IDEAL.items())]:
-        shares = {s: _shares(evidence, dict(enumerate(names)), s) for s in chosen}
-        series = {SHORT.get(s, s): spans for s, spans in shares.items() if spans}
-        colours = [COLOURS.get(s, "#777777") for s, spans in shares.items() if spans]
-        plots.spans(axis, series, colours, style=style, upright=True)
-    plots.chance_line(axis, CHANCE)
-    texts = [f"{name}\n{_trainings(evidence, name)}".replace(", ", ",\n") for name in names]
-    axis.set(ylabel="right in family in %", xticks=range(len(names)), xticklabels=texts,
-             ylim=(0, 103))  # fmt: skip
-    axis.set_title("Who has what is learnt from lists, and not from the world's sentences")
+    trained = _trained(evidence, "drawn")
+    shown = [name for name in ORDER if any(name in names for names in trained.values())]
+    figure, axis = plt.subplots(figsize=(9, 1.3 + (0.2 + 0.18 * len(shown)) * len(trained)))
+    level = partial(evidence.means, metric="in family")
+    for k, name in enumerate(shown):
+        mark, colour = MARKS[k % len(MARKS)], COLOURS.get(name, "#555555")
+        by = 0.7 * ((k + 0.5) / len(shown) - 0.5)
+        of = {y + by: level(d, name) for y, d in enumerate(trained) if name in trained[d]}
+        ends = {y: (shares.mean(), shares.min(), shares.max()) for y, shares in of.items()}
+        plots.spans(axis, {SHORT.get(name, name): ends}, [colour], style=mark)
+        once = {y: shares.mean() for y, shares in of.items() if len(shares) == 1}
+        axis.plot([*once.values()], [*once], mark, ms=5, color=colour, mfc="white", zorder=3)
+    for name, mark in IDEAL.items():
+        shares = [level(dataset, name).mean() for dataset in trained]
+        look: dict[str, Any] = {"ms": 18 if mark == "|" else 9, "mew": 2, "color": "#555555"}
+        axis.plot(shares, range(len(trained)), mark, label=SHORT.get(name, name), **look)
+    plots.chance_line(axis, CHANCE, upright=True)
+    plots.name_rows(axis, [f"{d}\nseeds: {len(evidence.seeds_of(d))}" for d in trained])
+    bag, _ = IDEAL
+    above = [level(d, CORA).min() > level(d, bag).max() for d in trained if CORA in trained[d]]
+    title = f"CORA is above an ideal bag of words in {sum(above)} of {len(above)} collections"
+    axis.set(title=title, xlabel="captions that find their picture in its family in %",
+             xlim=(0, 103))  # fmt: skip
     plots.legend_below(figure)
     return figure
 
 
 def binding_map(evidence: Evidence) -> Figure:
     """In family of the controlled collections, and ideal readers of words and of graphs."""
-    labels = {
-        f"{name}; {_trainings(evidence, name)}, {_stalled(evidence, name, *BOUND)} stalled": name
-        for name in RECORDED if name in evidence.datasets
-    }  # fmt: skip
-    columns = {SHORT.get(s, s).replace(" ", "\n"): s for s in (*BOUND, *IDEAL)}
+    trained = _trained(evidence)
+    labels = {}
+    for name, of in trained.items():
+        stalled = _stalled(evidence, name, *of)
+        labels[f"{name}; seeds: {len(evidence.seeds_of(name))}, stalled: {stalled}"] = name
+    shown = [name for name in ORDER if any(name in names for names in trained.values())]
+    columns = {SHORT.get(s, s).replace(" ", "\n"): s for s in (*shown, *IDEAL)}
     grid = table(labels, columns, lambda r, s: Cells(evidence, r).mean(s, "in family"), None)
-    figure, axis = plt.subplots(figsize=(7.5, 0.33 * len(grid) + 1))
+    figure, axis = plt.subplots(figsize=(9, 0.33 * len(grid) + 1.4))
     plots.heat_map(axis, grid, CHANCE, 100)
     axis.set_title(f"Who has what, right in family in %; chance is {CHANCE:.0f}")
     return figure
@@ -430,14 +430,14 @@ def summary(recorded: Sequence[Evidence]) -> Figure:
     names = (CORA, TWO_STEP, JOINT, VSE, SEQUENCE, BAG)
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True)
     for axis, metric in zip(axes, ("in family", "RSUM"), strict=True):
-        series = {
-            COLLECTIONS.get(dataset, dataset): {
-                y: plots.span(Cells(evidence, dataset).effect({(name, metric): 1}))
+        for k, (evidence, dataset) in enumerate(_plain(recorded)):
+            spans = {
+                y + 0.22 * (k - 1): plots.span(Cells(evidence, dataset).effect({(name, metric): 1}))
                 for y, name in enumerate(names) if evidence.has(dataset, name, metric)
-            }
-            for evidence, dataset in _plain(recorded)
-        }  # fmt: skip
-        plots.spans(axis, series, shift=0.22)
+            }  # fmt: skip
+            if spans:
+                series = {COLLECTIONS.get(dataset, dataset): spans}
+                plots.spans(axis, series, plots.COLOURS[k:], style=MARKS[k])
     plots.chance_line(axes[0], CHANCE, upright=True)
     plots.name_rows(axes[0], [SHORT.get(name, name) for name in names])
     axes[0].set(xlabel="right in family in %", title="Who has what", xlim=(0, 103))

@@ -13,7 +13,7 @@ from tiny_cora import HOW, job, tiny
 
 from mmlib.core.jobs import Run
 from mmlib.core.ranking import KS, metrics, ranks_of_scores
-from mmlib.papers.cora import method
+from mmlib.papers.cora import method, show
 from mmlib.papers.cora.method import Matcher, encode
 from mmlib.papers.cora.run import baselines, systems
 from mmlib.papers.cora.run import record as jobs
@@ -129,8 +129,10 @@ def test_the_first_epochs_average_negatives(arrays, monkeypatch):
         return loss(self, batch, mean_negatives)
 
     monkeypatch.setattr(Matcher, "loss", listen)
-    train(job("Bag of phrases", replace(HOW, mean_negatives=0.5)), arrays)
+    _, history = train(job("Bag of phrases", how := replace(HOW, mean_negatives=0.5)), arrays)
     assert heard == [True] * 12 + [False] * 6  # of three epochs of six batches
+    line = show.training("Bag of phrases", how, history).axes[0].lines[-1]
+    assert [*line.get_xdata()] == [2.5, 2.5]
 
 
 def test_the_running_mean_of_the_weights_is_what_is_kept(arrays):
