@@ -12,7 +12,7 @@ from mmlib.core.contrast import NOT_TRAINED, ONE_SEED, Effects, Recorded, Vocabu
 from mmlib.core.effects import Effect, crossed, over_seeds
 from mmlib.core.evidence import Evidence
 from mmlib.papers.coherence.data.pairs import CONTROLLED_TIER, MAP, relations_of
-from mmlib.papers.coherence.run import CMCA, CMCM, PAIRS, REFINED
+from mmlib.papers.coherence.run import CMCA, CMCM, HEAD, PAIRS, REFINED
 
 WIDE, LEAST = 0.2, 183  # the gap beyond which all is right; 183 texts without an error show < 2 %
 
@@ -97,11 +97,18 @@ def _made_of(
     return Recorded(system, metric, split, change)
 
 
+def own_precision(evidence: Evidence, collection: str, system: str) -> Recorded:
+    """The average precision of a head of one relation on this relation."""
+    relation, names = system.removeprefix(HEAD), relations_of(collection)
+    return Recorded(system, "AP", "relations", lambda ap: float(ap[names.index(relation)]))
+
+
 VOCABULARY = Vocabulary(
     metrics={
         **{f"log2 {rank}": partial(_made_of, rank, "test", np.log2)
            for rank in ("rank", REFINED, "rank by confidence")},
         # of all pools, for an interval over seeds alone
+        "own AP": own_precision,
         **{f"mean {name}": partial(_made_of, name, "relations", np.nanmean)
            for name in ("AP", "rate")},
         **{recall: partial(_made_of, recall, "pools", np.mean)

@@ -33,8 +33,7 @@ class System:
     relations: what the head learns: "" nothing, "all", or the name of one relation.
     lambda_cls: λ_cls, weight of the coherence loss.
     words: how many of a text's words are read; 0 for those of the settings.
-    reports: of the answer: "ranks" alone, also "refined" ones or the precision of its "head", or
-        "all" diagnostics.
+    reports: "ranks" alone, also "refined" ones, what a "head" knows, or "all" diagnostics.
     """
 
     system: str
@@ -68,6 +67,7 @@ ORACLES = (  # readers that see what a controlled picture shows, see `data.contr
 )
 REFINED = "rank, refined"  # how ranks under θ̄ are named
 OTHER_THRESHOLD = 0.1  # the paper's T; its code has the one of Settings
+HEAD = "Head of "  # one relation, whose name follows
 PAIRS = "Pairs"  # what words and pictures say of relations, without training
 
 
@@ -90,7 +90,7 @@ def trained_systems(dataset: str) -> list[System]:
     swept = SWEPT if dataset in (collections.CLUE_LIKE, "flickr8k") else ()
     if not swept and dataset != collections.CITE_LIKE:  # of the paper's own data
         return [*SYSTEMS, *singles]
-    heads = [replace(s, system=f"Head of {s.relations}", reports="head") for s in singles]
+    heads = [replace(s, system=HEAD + s.relations, reports="head") for s in singles]
     return [*SYSTEMS, *singles, *swept, *CUT, *heads]
 
 
@@ -289,8 +289,8 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     "rank by confidence" (η alone) and "gap" (Δ), and of a system without relations "rank, true
     relations" and "rank, told relations" (see `baselines.relations_in_ranking`).
     Split "pools", a value a pool: "MedR", "R@1", "R@5", "R@10", and "MedR, refined" and so on.
-    Split "relations", a value a relation: "AP" of a "head", NaN for relations that it does not
-    learn; where all is reported, see `of_relations`.
+    Split "relations", a value a relation: "AP" of each by a "head" of one; where all is reported,
+    see `of_relations`.
     """
     started = time.process_time()
     if words := job.system["words"]:
@@ -311,8 +311,7 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         if model.head is None and isinstance(arrays.splits["train"].images, np.ndarray):
             ranks |= baselines.relations_in_ranking(arrays, theta)
     if job.system["reports"] == "head":
-        labels = arrays.splits["test"].labels
-        values["relations"] = {"AP": precision_of_head(model, labels, encoded["test"], run.device)}
+        values["relations"] = {"AP": precision_of_head(model, arrays, encoded["test"], run.device)}
     if job.system["reports"] in ("refined", "all") and model.head is not None:
         x = {name: probabilities(model, split) for name, split in encoded.items()}
         strength, threshold = best_refinement(theta["val"], x["val"])
@@ -339,14 +338,12 @@ def best_refinement(theta: np.ndarray, x: np.ndarray) -> tuple[float, float]:
 
 
 @torch.no_grad()
-def precision_of_head(model: Model, labels: np.ndarray, test: Encoded, device: str) -> np.ndarray:
-    """Average precision (C,) of the relations that a head learns (Table 8), NaN of the others."""
+def precision_of_head(model: Model, arrays: Arrays, test: Encoded, device: str) -> np.ndarray:
+    """Average precision (C,) of each relation by its log-odds (Table 8), or by those of one."""
     assert model.head is not None
     pairs = (torch.tensor(v, device=device) for v in (test.texts, test.images[test.image_of]))
-    precision, learnt = np.full(labels.shape[1], np.nan), model.columns
-    scores = model.head(*pairs).cpu().numpy()
-    precision[learnt] = method.average_precisions(labels[:, learnt], scores)
-    return precision
+    labels, scores = arrays.splits["test"].labels, model.head(*pairs).cpu().numpy()
+    return method.average_precisions(labels, np.broadcast_to(scores, labels.shape))
 
 
 @torch.no_grad()
@@ -373,7 +370,7 @@ def of_relations(model: Model, arrays: Arrays, test: Encoded, device: str) -> di
     scores = {"AP, text part": texts["test"] @ a.T, "AP, image part": images["test"] @ b.T}
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     values["alignment"] = (a * b).sum(axis=1) / lengths
-    values["AP"] = precision_of_head(model, labels["test"], test, device)
+    values["AP"] = precision_of_head(model, arrays, test, device)
     return values | {
         name: method.average_precisions(labels["test"], x) for name, x in scores.items()
     }
