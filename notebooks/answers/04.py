@@ -76,7 +76,7 @@ def greedy_ap(cosines):
 
 gains = []
 for order in range(3):
-    of_best, of_greedy = (train_links(sim, order)[0] for sim in (ap, greedy_ap))
+    of_best, of_greedy = (train_links(sim, order, 2)[0] for sim in (ap, greedy_ap))
     gains.append(dev_auc(of_best) - dev_auc(of_greedy))
 gain = crossed(np.array(gains), arrays.clusters("val"))
 verdict = claims.verdict(gain, smallest=1.0)
