@@ -16,12 +16,12 @@ from mmlib.core import plots
 from mmlib.core.effects import over_seeds
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_values, table
-from mmlib.papers.entailment.claims import main_test, pair_shares, relevance
+from mmlib.papers.entailment.claims import foreign_true, main_test, pair_shares, relevance
 from mmlib.papers.entailment.data.arrays import Split, Study
 from mmlib.papers.entailment.data.controlled import SHOWN, Collection
 from mmlib.papers.entailment.method.classifier import mask_regions
 from mmlib.papers.entailment.method.metrics import METRICS, recalls
-from mmlib.papers.entailment.method.revision import effective_ratio
+from mmlib.papers.entailment.method.revision import Revision
 from mmlib.papers.entailment.run import systems
 from mmlib.papers.entailment.run.systems import FAMILIES, PAIRS, PAPER, REFERENCE, name_of
 
@@ -38,15 +38,20 @@ RECALLS = ("TR@1", "TR@5", "TR@10", "IR@1", "IR@5", "IR@10")
 # What a change of any family is: how extra pairs are used, and which they are.
 SOURCES = {
     "the judge's pairs": ("both", "miner"),
-    "true ones of the same candidates": ("both", "candidates"), "all true pairs": ("both", "all"),
+    "a perfect judge of the same candidates": ("both", "candidates"),
+    "all true pairs": ("both", "all"),
 }  # fmt: skip
 LADDER = (
     ("plain", ""), ("weak", "random"), ("both", "near misses"), ("exclusion", "miner"),
     ("weak", "miner"), ("both", "miner"), ("both", "candidates"),
     ("exclusion", "all"), ("weak", "all"), ("both", "all"),
 )  # fmt: skip
+PAIRS_OF = {"": "no extra pairs", "random": "random pairs", "near misses": "near misses",
+            "miner": "the judge's pairs", "candidates": "a perfect judge's",
+            "all": "all true pairs"}  # fmt: skip
+USES = {"plain": "no extra batches", "exclusion": "out of the negatives",
+        "weak": "weak positives", "both": "both uses"}  # fmt: skip
 CONTROLLED_LOSSES = {"dual": "CLIP-like", "triplet": "VSE-like"}
-STATES: tuple[systems.OptimizerState, ...] = ("shared", "separate")
 
 # --- Tables --------------------------------------------------------------------------------------
 
@@ -193,7 +198,8 @@ def gains(
         return {n: p for n, p in rows.items() if cells.has(*((system, metric) for system in p))}
 
     names = list(dict.fromkeys(n for rows in series.values() for n in recorded(rows, metrics[-1])))
-    size = (max(8, 3.7 * len(metrics)), 1.2 + 0.2 * len(names) * (1 + 0.4 * len(series)))
+    row = 0.2 + (0.16 if numbers else 0.08) * len(series)  # inches
+    size = (max(8, 3.7 * len(metrics)), 1.2 + row * len(names))
     figure, axes = plt.subplots(1, len(metrics), figsize=size, sharey=True, squeeze=False)
     for axis, metric in zip(axes[0], metrics, strict=True):
         plots.chance_line(axis, 0, "golden pairs only", upright=True)
@@ -205,6 +211,8 @@ def gains(
             for label, rows in series.items()
         }
         plots.spans(axis, {k: v for k, v in spans.items() if v}, shift=0.22, numbers=numbers)
+        for text in axis.texts:  # legible where a line runs behind it
+            text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
         for name, (system, _) in ((n, p) for rows in series.values() for n, p in rows.items()):
             if metric in live.get(system, {}):
                 diamond = {"color": "black", "mfc": "none", "ms": 8, "label": "this run"}
@@ -229,8 +237,8 @@ def ladder(
     """
     series = {
         title: {
-            name_of(family, *change).partition(", ")[2]: _over_golden(family, *change)
-            for change in LADDER
+            f"{PAIRS_OF[pairs]}, {USES[use]}": _over_golden(family, use, pairs)
+            for use, pairs in LADDER
         }
         for family, title in FAMILIES.items()
     }
@@ -252,8 +260,8 @@ def between(evidence: Evidence, dataset: str, metrics: Sequence[str] = ()) -> Fi
 def dials(evidence: Evidence, dataset: str, metric: str = "mAP") -> Figure:
     """CLIP-like's gains over extra golden with the same captions and the same λ.
 
-    The truth on an image's general, all and rare captions; the rate λ of weak batches; what fills
-    them.
+    The truth on an image's general, all and rare captions; the rate λ of weak batches, with one
+    Adam for all batches or two; what fills the judge's extra batches.
     """
     reference = name_of("dual", REFERENCE)
     excluded, true, mined = (
@@ -262,16 +270,30 @@ def dials(evidence: Evidence, dataset: str, metric: str = "mAP") -> Figure:
     endings = {"general": ", general captions", "all": "", "rare": ", rare captions"}
     series = {
         label: {
-            f"{captions} captions": (name + ending, reference + ending)
+            f"all true pairs, {captions} captions": (name + ending, reference + ending)
             for captions, ending in endings.items()
         }
-        for label, name in {"excluded": excluded, "used both ways": true}.items()
+        for label, name in {USES["exclusion"]: excluded, USES["both"]: true}.items()
     }
-    for name in (mined, f"{mined}{systems.FILLED}", *evidence.systems(dataset)):
-        if name.startswith((mined, f"{true}, λ")):
-            ending = name.removeprefix(true) if name.startswith(true) else ""
-            series["used both ways"][name.removeprefix("CLIP-like, ")] = (name, reference + ending)
+    both = series[USES["both"]]
+    endings = {f", λ = {Revision().ratio:g}, shared": ""}
+    endings |= {s[len(true) :]: s[len(true) :] for s in evidence.systems(dataset)
+                if s.startswith(f"{true}, λ")}  # fmt: skip
+    for words in sorted(endings, key=lambda words: ("separate" in words, words)):
+        row = words.replace("shared", "one Adam").replace("separate", "an Adam for each")
+        both[f"all true pairs{row}"] = (true + endings[words], reference + endings[words])
+    for filling, ending in {"golden": "", "weak": systems.FILLED}.items():
+        both[f"the judge's pairs, filled with {filling} ones"] = (mined + ending, reference)
     return gains(evidence, series, [metric], numbers="+.1f")
+
+
+def density(evidence: Evidence) -> float:
+    """The share of captions of other test images that fit an image, as C10 counts them."""
+    [dataset] = evidence.datasets
+    fitting = evidence.values(dataset, PAIRS, "foreign true", [0])
+    of_all = foreign_true(evidence, dataset, PAIRS).change
+    assert of_all is not None
+    return of_all(fitting).mean() / (5 * (fitting.shape[1] - 1))
 
 
 # --- Figures of the controlled collection --------------------------------------------------------
@@ -296,22 +318,23 @@ def controlled_batch(built: Mapping[str, Collection], count: int = 12) -> Figure
         axis.set_xticks(middle, [text.replace(" ", ", ") for text in split.texts[:count]],
                         rotation=90)  # fmt: skip
         axis.set_yticks(middle, [])
-        axis.set(title=title, aspect="equal", ylim=(count, 0))
+        axis.set(title=title, xlabel="captions, each written for one of the pictures")
+        axis.set(aspect="equal", ylim=(count, 0))
         axis.grid(visible=False)
         axis.tick_params(length=0)
     axes[0].set_yticklabels([", ".join(things) for things in entry.shown[:count]])
     axes[0].set(ylabel="pictures, by what they show")
-    figure.supxlabel("captions, each written for one of the pictures", fontsize=10)
+    figure.suptitle("Many captions that count as wrong are true")
     handles = [Patch(color=colour, label=label) for label, colour in marks.items()]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(marks))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(marks))
     return figure
 
 
-def controlled_gains(trainings: pd.DataFrame) -> Figure:
+def controlled_gains(trainings: pd.DataFrame, data: Mapping[str, float] = {}) -> Figure:
     """What knowing the false negatives gives, by their density: levels, and gains with intervals.
 
     trainings: one row each, with "density", "family", "use" ("random", "golden only" or "both"),
-    "seed" and "mAP". Lines are means over seeds, bars their 95 % intervals.
+    "seed" and "mAP". Lines are means over seeds, bars 95 % intervals. data: densities to mark.
     """
     of = trainings.set_index(["family", "density", "seed", "use"]).mAP.unstack()
     figure, (level, gain_axis) = plt.subplots(1, 2, figsize=(9.5, 3.8))
@@ -332,36 +355,38 @@ def controlled_gains(trainings: pd.DataFrame) -> Figure:
     level.set_xscale("log")
     plots.spans(gain_axis, spans, shift=0.08, style="o-", upright=True)
     plots.chance_line(gain_axis, 0, "golden pairs only")
+    for title, share in data.items():
+        gain_axis.axvline(share, color="#777777", linestyle=":")
+        gain_axis.annotate(f"{title}: 1 in {1 / share:.0f}", (share, 0.45), (3, 0), rotation=90,
+                           xycoords=("data", "axes fraction"), textcoords="offset points",
+                           va="center", fontsize=8)  # fmt: skip
     for axis in (level, gain_axis):
         axis.set_xticks(list(shares), [f"1 in {1 / share:.0f}" for share in shares])
         axis.minorticks_off()
         axis.set_xlabel("captions of other pictures that are true")
         axis.legend(fontsize=8)
     level.set(ylabel="mAP over all true captions, %", title="Levels")
-    gain_axis.set(ylabel="gain in mAP, points", title="The gain grows with the density")
+    gain_axis.set(ylabel="gain in mAP, points", title="The truth gives more where more fit")
     return figure
 
 
-def on_one_axis(
-    trainings: Sequence[tuple[str, str, int, float]], reference: pd.Series
-) -> Figure:  # fmt: skip
+def on_one_axis(trainings: Sequence[tuple[str, str, int, float]], reference: pd.Series) -> Figure:
     """From golden pairs only to all true pairs: gains in mAP, 95 % intervals over seeds.
 
     trainings: family, one of SOURCES, seed and mAP of each. reference: mAP with golden pairs only,
     by family and seed.
     """
-    families = [f for f in CONTROLLED_LOSSES if f in {family for family, *_ in trainings}]
     series: dict[str, dict[float, plots.Span]] = {}
     for label in SOURCES:
-        for y, family in enumerate(families):
+        for y, family in enumerate(CONTROLLED_LOSSES):
             gained = [value - reference[family, seed] for of, pairs, seed, value in trainings
                       if (of, pairs) == (family, label)]  # fmt: skip
             series.setdefault(label, {})[y] = plots.span(over_seeds(gained))
-    figure, axis = plt.subplots(figsize=(9, 0.8 + 1.1 * len(families)))
+    figure, axis = plt.subplots(figsize=(9, 0.8 + 1.1 * len(CONTROLLED_LOSSES)))
     plots.chance_line(axis, 0, "golden pairs only", upright=True)
     plots.spans(axis, series, shift=0.22, numbers="+.1f")
-    plots.name_rows(axis, [CONTROLLED_LOSSES[family] for family in families])
-    axis.set(xlabel="gain in mAP, points")
+    plots.name_rows(axis, [*CONTROLLED_LOSSES.values()])
+    axis.set(xlabel="gain in mAP, points", title="Gains over golden pairs only, by source of pairs")
     axis.margins(x=0.12)
     plots.legend_below(figure)
     return figure
@@ -373,33 +398,16 @@ def attended(attention: np.ndarray, words: Sequence[str]) -> Figure:
     regions = [f"thing {i + 1}" if i < SHOWN else "nothing" for i in range(attention.shape[1])]
     weights = pd.DataFrame(attention, words, regions)
     drawn = plots.heat_map(axis, weights, 0, 1, lambda y, x: f"{attention[y, x]:.2f}", "Blues")
-    axis.set(xlabel="regions of the picture", ylabel="words",
-             title="Words attend to regions that show things, not to the empty ones")  # fmt: skip
+    axis.set(xlabel="regions of the picture", ylabel="words of the hypothesis",
+             title="How much each word attends to each region, in one pair")  # fmt: skip
     figure.colorbar(drawn, label="attention")
-    return figure
-
-
-def pulls(pull: Callable[[float, systems.OptimizerState], float]) -> Figure:
-    """What a weak gradient moves, as a share of a golden one, over λ: measured, and by formula."""
-    ratios = (0.01, 0.03, 0.1, 0.3, 1.0)
-    figure, axis = plt.subplots(figsize=(8, 2.8))
-    shared, separate = ([pull(ratio, state) for ratio in ratios] for state in STATES)
-    axis.plot(ratios, shared, "o-", label="one Adam for both")
-    axis.plot(ratios, separate, "o-", label="an Adam for each")
-    formula = [effective_ratio(ratio) for ratio in ratios]
-    axis.plot(ratios, formula, "k--", label="formula for one Adam")
-    axis.set(xscale="log", xlabel="λ", ylabel="pull of a weak gradient",
-             title="With one Adam, a small λ hardly makes weak batches weaker")  # fmt: skip
-    axis.legend(fontsize=8)
     return figure
 
 
 # --- Figures of the data -------------------------------------------------------------------------
 
 
-def mined_pictures(
-    study: Study, split: Split, pairs: np.ndarray, most: int = 10
-) -> Figure:  # fmt: skip
+def mined_pictures(study: Study, split: Split, pairs: np.ndarray, most: int = 10) -> Figure:
     """Pictures with a caption that was mined for each; ✓ true, ✗ not, where that is known.
 
     pairs (n, 2): image and caption of the split; the first of each image is shown.

@@ -31,7 +31,6 @@ from mmlib.papers.entailment.method.revision import (
     TwoRates,
     Weak,
     candidates,
-    effective_ratio,
     extra_batch,
 )
 
@@ -253,11 +252,6 @@ def test_rates_by_hand():
         two.step(2 * value.sum(), weak, factor)
         places.append(-value.item())
     assert places == near([1, 1.1, 1.3, 1.32, 1.42])
-    # The formula is the sum of a gradient's own step and all that follow it.
-    for ratio, beta in ((0.1, 0.9), (0.5, 0.7), (0.2, 0.0)):
-        weak, golden = (sum(rate * beta**k for k, rate in enumerate(rates * 200))
-                        for rates in ([ratio, 1.0], [1.0, ratio]))  # fmt: skip
-        assert effective_ratio(ratio, beta) == near(weak / golden)
     with pytest.raises(ValueError, match="state 'seperate' is not known: use shared or separate"):
         two_rates(ADAM, 0.1, "seperate")
 

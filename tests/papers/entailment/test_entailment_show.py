@@ -26,11 +26,13 @@ def test_tables_and_figures_are_made_from_evidence_alone():
     for evidence in (WORLD, PHOTOGRAPHS):
         drawn = {name: draw() for name, draw in show.figures(evidence).items()}
         assert {*drawn} == {"between", "ladder", "curves"}
+        fitting = evidence.values(*evidence.datasets, PAIRS, "foreign true", [0])
+        asked = 1 if evidence is WORLD else 0.8  # people judged none of every fifth image
+        share = fitting.mean() / asked / (5 * (fitting.shape[1] - 1))
+        assert show.density(evidence) == pytest.approx(share)
     mined = show.mining(WORLD, "world")
     precision = mined["precision, %"]
-    assert (precision["the judge"], precision["overlap"], precision["all candidates"]) == (
-        50, 25, 10,
-    )  # fmt: skip
+    assert precision[["the judge", "overlap", "all candidates"]].tolist() == [50, 25, 10]
     assert mined.loc["the judge", "of all true pairs, %"] == 2.5
 
 
@@ -57,26 +59,29 @@ def test_table_3_has_all_printed_columns_and_ours_at_both_shares():
     assert set(less.drop("paper", level=1)) == {"–"}
 
 
+def rows(axis, label):
+    """The middles of one label by the names of their rows."""
+    names = [tick.get_text() for tick in axis.get_yticklabels()]
+    return {names[round(y)]: x for x, y in dots(axis)[label]}
+
+
 def test_gains_of_the_ladder_of_the_miner_and_of_the_dials():
     best, golden = name_of("dual", "both", "all"), name_of("dual", "extra golden")
-    axis = show.ladder(WORLD, "world", {best: {"mAP": 5.0}}).axes[0]
-    names = [tick.get_text() for tick in axis.get_yticklabels()]
-    found = {names[round(y)]: x for x, y in dots(axis)["CLIP-like"]}
     gain = WORLD.values("world", best, "mAP") - WORLD.values("world", golden, "mAP")
-    assert found["both (all)"] == pytest.approx(gain.mean())
-    diamonds = [line for line in axis.lines if line.get_marker() == "D"]
-    assert [line.get_xydata().tolist() for line in diamonds] == [[[5.0, names.index("both (all)")]]]
+    axis = show.ladder(WORLD, "world", {best: {"mAP": 5.0}}).axes[0]
+    found = rows(axis, "CLIP-like")
+    assert found["all true pairs, both uses"] == pytest.approx(gain.mean())
+    assert len(found) == len(show.LADDER)  # each has a row of its own
+    diamonds = [line.get_xydata().tolist() for line in axis.lines if line.get_marker() == "D"]
+    assert diamonds == [[[5.0, [*found].index("all true pairs, both uses")]]]
     axes = show.between(WORLD, "world", ("mAP", "RSUM")).axes
-    assert [axis.get_xlabel() for axis in axes] == [
-        "gain in mAP, points", "gain in RSUM, points",
-    ]  # fmt: skip
+    assert [axis.get_xlabel() for axis in axes] == ["gain in mAP, points", "gain in RSUM, points"]
     assert dots(axes[0])["all true pairs"][0][0] == pytest.approx(gain.mean())
-    axis = show.dials(WORLD, "world").axes[0]
-    names = [tick.get_text() for tick in axis.get_yticklabels()]
-    found = {names[round(y)]: x for x, y in dots(axis)["used both ways"]}
-    assert found["all captions"] == pytest.approx(gain.mean())
-    rare = [WORLD.values("world", f"{one}, rare captions", "mAP") for one in (best, golden)]
-    assert found["rare captions"] == pytest.approx((rare[0] - rare[1]).mean())
+    found = rows(show.dials(WORLD, "world").axes[0], "both uses")
+    every, rare = (found[f"all true pairs, {some} captions"] for some in ("all", "rare"))
+    assert every == found["all true pairs, λ = 0.1, one Adam"] == pytest.approx(gain.mean())
+    of = [WORLD.values("world", f"{one}, rare captions", "mAP") for one in (best, golden)]
+    assert rare == pytest.approx((of[0] - of[1]).mean())
 
 
 # --- The controlled collection -------------------------------------------------------------------
@@ -98,7 +103,8 @@ def test_gains_are_over_golden_pairs_of_the_same_seed():
             for d in (0.1, 0.5) for family in ("dual", "triplet") for seed in (0, 1)
             for use, gain in (("golden only", 0), ("both", 2), ("random", -1))]  # fmt: skip
     table = pd.DataFrame(rows, columns=["density", "family", "use", "seed", "mAP"])
-    level, gains = show.controlled_gains(table).axes
+    level, gains = show.controlled_gains(table, {"Flickr8k": 0.002}).axes
+    assert [text.get_text() for text in gains.texts] == ["Flickr8k: 1 in 500"]
     by_label = {line.get_label(): list(line.get_ydata()) for line in level.lines}
     assert by_label["CLIP-like, truth known"] == [8, 8]  # of 2 and 14
     assert by_label["CLIP-like, golden pairs only"] == [5, 5]

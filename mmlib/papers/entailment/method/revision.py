@@ -164,14 +164,6 @@ class TwoRates:
         optimizer.step()
 
 
-def effective_ratio(ratio: float, beta: float = 0.9) -> float:
-    """What a weak gradient moves, as a share of what a golden one does, under a shared Adam.
-
-    For alternating steps with a slowly changing second moment: (λ + β₁) / (1 + λβ₁).
-    """
-    return (ratio + beta) / (1 + ratio * beta)
-
-
 @dataclass
 class RevisedStep:
     """A regular batch and, if there is one, the extra batch after it: a `core.fit.Step`.
