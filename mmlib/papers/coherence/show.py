@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from PIL import Image
 
 from mmlib.core import plots
 from mmlib.core.effects import Effect
@@ -19,11 +23,16 @@ from mmlib.core.tables import Cells, Term, interval, paper_values, table
 from mmlib.papers.coherence import method, run
 from mmlib.papers.coherence.claims import at_defaults, ratio
 from mmlib.papers.coherence.data import pairs as collections
+from mmlib.papers.coherence.data.controlled import CUES, ControlledPairs
 from mmlib.papers.coherence.data.pairs import Arrays
 from mmlib.papers.coherence.data.world import SCHEMES
 from mmlib.papers.coherence.run import PAIRS, REFINED
+from mmlib.world.drawing import draw
+from mmlib.world.scenes import new_thing
+from mmlib.world.schema import KINDS, Scene, box
 
 ON_DEV = "dev_loss", "mean log2 rank on dev"
+GAINED = "gain over CMCA, log2 ranks"
 POOL_METRICS = ("MedR", "R@1", "R@5", "R@10")
 CMCA, CMCM, FIRST = (s.system for s in (run.CMCA, run.CMCM, run.single("first")))
 CMCA_RANK, CMCM_RANK, CMCA_ORACLE = (CMCA, "rank"), (CMCM, "rank"), (CMCA, "rank, true relations")
@@ -265,6 +274,41 @@ def relations_worth(evidence: Mapping[str, Evidence]) -> dict[str, dict[str, Eff
 # --- Figures of pairs and models -----------------------------------------------------------------
 
 
+def two_texts(pairs: ControlledPairs) -> Figure:
+    """Two made-up texts of one thing's picture, a row each, and framed what the relation picks.
+
+    They are the first of which the world can draw all things, and whose relations differ.
+    """
+    first: dict[str, int] = {}  # what a picture shows -> the first row that does
+    relation = np.array(pairs.relations)[pairs.labels.argmax(axis=1)]
+    for row, words in enumerate(map(str.split, pairs.texts)):
+        if {*words} <= {*KINDS, *CUES}:
+            other = first.setdefault(pairs.shown[row], row)
+            if relation[other] != relation[row]:
+                break
+    figure, axes = plt.subplots(2, len(words), figsize=(1.7 * len(words), 4.3))
+    for i, line in zip((other, row), axes, strict=True):
+        for word, axis in zip(pairs.texts[i].split(), line, strict=True):
+            axis.set(xticks=[], yticks=[])
+            axis.set_xlabel(word, fontsize=12)
+            axis.grid(visible=False)
+            axis.spines[:].set(visible=word == pairs.shown[i], color=plots.TRUE, linewidth=4)
+            if word in CUES:
+                axis.text(0.5, 0.5, f"means:\nthe {relation[i]}", ha="center", va="center")
+            else:
+                axis.imshow(_close_up(word))
+    return figure
+
+
+def _close_up(kind: str) -> Image.Image:
+    thing = replace(new_thing(np.random.default_rng(2), kind), size="medium", x=0.5, y=0.75)
+    left, top, right, bottom = 512 * np.array(box(thing))
+    half = 0.65 * max(right - left, bottom - top)
+    middle = (left + right) / 2, (top + bottom) / 2
+    picture = draw(Scene((thing,), (), "park", "flat", 0), 512)
+    return picture.crop(tuple(round(m + by) for by in (-half, half) for m in middle))
+
+
 def _labelled_text(pairs: RelatedPairs, row: int) -> str:
     names = [n for n, holds in zip(pairs.relations, pairs.labels[row], strict=True) if holds]
     return f"{pairs.texts[row]} [{', '.join(names) or 'none'}]"
@@ -281,48 +325,37 @@ def one_of_each(pairs: RelatedPairs) -> Figure:
     return plots.show_pictures(images, titles, columns=len(rows), size=2.1)
 
 
-def attention_figure(
-    pairs: RelatedPairs, tokens: Callable[[str], list[str]], shown: Mapping[str, Sequence[dict]]
-) -> Figure:
-    """Fig. 7: the weight of each word in some texts, one bar a system. system -> examples."""
-    first = next(iter(shown.values()))
-    figure, axes = plt.subplots(len(first), 1, figsize=(9, 1.9 * len(first)), squeeze=False)
-    width = 0.8 / len(shown)
-    for i, axis in enumerate(axes[:, 0]):
-        for k, (name, examples) in enumerate(shown.items()):
-            weights = examples[i]["attention"]
-            x = np.arange(len(weights)) + (k - (len(shown) - 1) / 2) * width
-            axis.bar(x, weights, width, label=name, color=plots.COLOURS[k])
-        words = tokens(pairs.texts[first[i]["text"]])[: len(weights)]
-        axis.set_xticks(range(len(words)), words, fontsize=8, rotation=30)
-        axis.set(ylabel="weight α")
-    axes[0, 0].legend(fontsize=8, ncols=len(shown))
+def attention_figure(words: Sequence[str], weights: Mapping[str, np.ndarray]) -> Figure:
+    """Fig. 7: the weights of a text's words, a bar a system."""
+    figure, axis = plt.subplots(figsize=(9, 2.4))
+    table = pd.DataFrame(weights, words[: len(next(iter(weights.values())))])
+    table.plot.bar(ax=axis, width=0.8, rot=0 if len(table) < 15 else 45, legend=False)
+    axis.set(title="How much each word counts in the text's vector", ylabel="weight α")
+    plots.legend_below(figure)
     return figure
 
 
-def retrieved(pairs: RelatedPairs, shown: Mapping[str, Sequence[dict]], columns: int = 5) -> Figure:
-    """Fig. 6: for some texts the own image and the best images of each system, the own framed."""
-    names, count = list(shown), len(next(iter(shown.values())))
-    figure, axes = plt.subplots(
-        count * len(names), columns + 1,
-        figsize=(1.45 * (columns + 1), 1.6 * count * len(names) + 0.4), squeeze=False,
-        layout="none",
-    )  # fmt: skip
-    figure.subplots_adjust(left=0.1, right=0.99, top=0.84, bottom=0.01, hspace=0.08, wspace=0.05)
-    figure.suptitle("The text's own picture, framed, and what each model ranks first", fontsize=10)
+def retrieved(pairs: RelatedPairs, shown: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Fig. 6: the right image of a text, framed, and the best images of each system.
+
+    shown: system -> the text's entry of `run.examples`.
+    """
+    columns = 1 + len(next(iter(shown.values()))["best"])
+    size = (1.45 * columns, 1.6 * len(shown) + 0.5)
+    figure, axes = plt.subplots(len(shown), columns, figsize=size, squeeze=False)
     assert pairs.open_image is not None
-    for row, (i, name) in zip(axes, np.ndindex(count, len(names)), strict=True):
-        example = shown[names[name]][i]
+    for row, (name, example) in zip(axes, shown.items(), strict=True):
         right, *best = (int(pairs.image_of[pair]) for pair in (example["text"], *example["best"]))
-        for axis, image in zip(row, [right, *best], strict=False):
+        for axis, image in zip(row, [right, *best], strict=True):
             axis.imshow(pairs.open_image(image))
             axis.set(xticks=[], yticks=[])
             axis.grid(visible=False)
             axis.spines[:].set(visible=image == right, color=plots.TRUE, linewidth=3)
-        row[0].set_ylabel(f"{names[name]}\nrank {example['rank']:g}", fontsize=8)
-        if name == 0:
-            text = textwrap.shorten(_labelled_text(pairs, example["text"]), 140)
-            row[0].set_title(text, fontsize=8, loc="left")
+        row[0].set_ylabel(f"{name}\nrank {example['rank']:g}", fontsize=8)
+        text = textwrap.shorten(_labelled_text(pairs, example["text"]), 100)
+    figure.suptitle(
+        f"“{text}”: the right picture, framed, and what each model ranks first", fontsize=10
+    )
     return figure
 
 
@@ -341,7 +374,7 @@ def controlled_bars(levels: Mapping[str, float], arrays: Arrays) -> Figure:
         axis.axvline(level, color="#333333", linestyle=style, label=f"reader that {label}")
     chance = np.log2(np.arange(1, len(arrays.truth["things"]) + 1)).mean()
     axis.axvline(chance, color="#777777", label="chance")
-    axis.set(xlabel="mean log2 rank of the own picture (lower is better)")
+    axis.set(xlabel="mean log2 rank of the right picture (lower is better)")
     plots.legend_below(figure)
     return figure
 
@@ -386,22 +419,29 @@ def spread(evidence: Evidence, dataset: str, most: int = 8) -> Figure:
 
 
 def map_figure(evidence: Evidence) -> Figure:
-    """Gains over CMCA, in log2 ranks, over both dials; ± is half of the 95 % interval."""
+    """Gains over CMCA over both dials, a panel a way to use relations, on one scale of colours."""
     gains = dials(evidence)
-    figure, axes = plt.subplots(1, len(gains), figsize=(4.4 * len(gains), 3.2))
+    figure, axes = plt.subplots(1, len(gains), figsize=(4.4 * len(gains), 3.2), sharey=True)
+    bound = max([0.05, *(abs(e.effect) for cells in gains.values() for e in cells.values())])
     for axis, (title, cells) in zip(axes, gains.items(), strict=True):
-        grid = pd.Series({at: effect.effect for at, effect in cells.items()}).unstack()
-        bound = max(float(np.nanmax(np.abs(grid), initial=0.0)), 0.05)
-
-        def text(y: int, x: int, of: Mapping = cells, grid: pd.DataFrame = grid) -> str:
-            gain = of[grid.index[y], grid.columns[x]]
-            return f"{gain.effect:+.2f}\n± {gain.high - gain.effect:.2f}"
-
-        plots.heat_map(axis, grid, -bound, bound, text, "PuOr")
-        axis.invert_yaxis()
-        axis.set(xlabel="telling: what the text says", ylabel="signal: what the picture shows")
-        axis.set_title(f"{title}: gain over CMCA, log2 ranks", fontsize=9)
+        image = _gain_map(axis, cells, bound)
+        axis.set(xlabel="telling: what the text says", title=title)
+    axes[0].set(ylabel="signal: what the picture shows")
+    axes[0].invert_yaxis()
+    figure.colorbar(image, ax=axes, label=GAINED)
     return figure
+
+
+def _gain_map(axis: Axes, cells: Mapping[tuple[Any, Any], Effect], bound: float) -> AxesImage:
+    """Effects by row and column as colours from −bound to bound; ± is half of the 95 % interval."""
+    rows, columns = (list(dict.fromkeys(at[i] for at in cells)) for i in (0, 1))
+    grid = pd.Series({at: gain.effect for at, gain in cells.items()}).unstack()
+
+    def text(y: int, x: int) -> str:
+        gain = cells[rows[y], columns[x]]
+        return f"{gain.effect:+.2f} ± {gain.high - gain.effect:.2f}"
+
+    return plots.heat_map(axis, grid.loc[rows, columns], -bound, bound, text, "PuOr")
 
 
 def relations_gain(evidence: Mapping[str, Evidence]) -> Figure:
@@ -419,42 +459,20 @@ def relations_gain(evidence: Mapping[str, Evidence]) -> Figure:
     }
     plots.spans(axis, series, shift=0.25)
     plots.name_rows(axis, list(worth))
-    axis.set(xlabel="gain over CMCA, mean log2 ranks (1 is half the rank), 95 % interval")
+    axis.set(xlabel=f"{GAINED} (1 is half the rank), 95 % interval")
     plots.legend_below(figure)
     return figure
 
 
 def controlled_map(evidence: Evidence) -> Figure:
-    """Gain over CMCA by the number of pairs, a line a λ_cls, a panel a kind of collection."""
-    panels: dict[str, dict[int, dict[str, Effect]]] = {}
-    for name, gains in controlled_gains(evidence).items():
-        if gains:  # else not trained yet
-            pairs = collections.CONTROLLED[name].pairs
-            panels.setdefault(name.replace(f", {pairs} pairs", ""), {})[pairs] = gains
-    columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(3.4 * columns, 2.6 * rows), dpi=110, squeeze=False, sharex=True,
-        sharey=True,
-    )  # fmt: skip
-    ticks = sorted({dials.pairs for dials in collections.CONTROLLED.values()})
-    for axis, (title, cells) in zip(axes.flat, panels.items(), strict=False):
-        axis.set_xscale("log")
-        plots.chance_line(axis, 0, "CMCA: no relations learnt")
-        series = {
-            f"CMCM, λ_cls = {weight:g}": {
-                pairs: plots.span(gains[system])
-                for pairs, gains in cells.items() if system in gains
-            }
-            for weight, system in WEIGHTS.items()
-        }  # fmt: skip
-        plots.spans(axis, series, shift=0.06, style="o-", upright=True)
-        axis.set_xticks(ticks, map(str, ticks))
-        axis.minorticks_off()
-        axis.set(xlabel="training pairs", title=title)
-        axis.label_outer()
-    for axis in axes.flat[len(panels) :]:
-        axis.axis("off")
-    figure.supylabel("gain over CMCA, log2 ranks", fontsize=10)
-    plots.legend_below(figure, 3)
+    """Gain over CMCA, a row a controlled collection, a column a λ_cls."""
+    cells = {
+        (name, f"{weight:g}"): gains[system]
+        for name, gains in controlled_gains(evidence).items()
+        for weight, system in WEIGHTS.items() if system in gains
+    }  # fmt: skip
+    figure, axis = plt.subplots(figsize=(10, 4), dpi=110)
+    image = _gain_map(axis, cells, max(0.05, *(abs(gain.effect) for gain in cells.values())))
+    axis.set(xlabel="λ_cls, the weight of the relation loss")
+    figure.colorbar(image, ax=axis, label=GAINED)
     return figure
