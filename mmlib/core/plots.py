@@ -116,7 +116,7 @@ def from_start(
             chance_line(axis, chance[title])
         axis.set(xlabel="epoch", ylabel=title)
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes[0, -1].legend(fontsize=8)
+    legend_below(figure)
     return figure
 
 
@@ -160,13 +160,13 @@ def spans(
     upright: bool = False,
     numbers: str = "",
 ) -> None:
-    """Middles with their ends: label -> place on the axis -> span, a colour for each label.
+    """Middles with their ends: label -> place on the axis -> span; a label has its colour and mark.
 
     shift: how far labels lie from each other, on a logarithmic axis as a share of the place.
     upright: places are horizontal. numbers: the format in which middles are written, too.
     """
     for k, (label, result) in enumerate(series.items()):
-        colour = colours[k % len(colours)]
+        colour, mark = colours[k % len(colours)], style.replace("o", "oDs^v"[k % 5])
         by = shift * (k - (len(series) - 1) / 2)
         places = np.array([*result], float)
         at = places * (1 + by) if upright and axis.get_xscale() == "log" else places + by
@@ -175,7 +175,7 @@ def spans(
         reach: dict[str, Any] = {
             "yerr" if upright else "xerr": np.array([middle - low, high - middle])
         }
-        axis.errorbar(x, y, **reach, fmt=style, ms=5, capsize=2, color=colour, label=label)
+        axis.errorbar(x, y, **reach, fmt=mark, ms=5, capsize=2, color=colour, label=label)
         for value, end, place in zip(middle, high, at, strict=True) if numbers else ():
             axis.annotate(f"{value:{numbers}}", (end, place), (4, 0), textcoords="offset points",
                           va="center", fontsize=8, color=colour)  # fmt: skip

@@ -24,8 +24,6 @@ from mmlib.papers.coherence import method, run
 from mmlib.papers.coherence.claims import at_defaults, ratio
 from mmlib.papers.coherence.data import pairs as collections
 from mmlib.papers.coherence.data.controlled import CUES, ControlledPairs
-from mmlib.papers.coherence.data.pairs import Arrays
-from mmlib.papers.coherence.data.world import SCHEMES
 from mmlib.papers.coherence.run import PAIRS, REFINED
 from mmlib.world.drawing import draw
 from mmlib.world.scenes import new_thing
@@ -73,11 +71,6 @@ def tables(evidence: Evidence) -> Mapping[str, Callable[[], pd.DataFrame]]:
             _logs(evidence, name).effect({(system, "rank"): 1}), 2)),
         "gains": lambda: table(rows, gains, lambda row, of: of[row].told() if row in of else None),
     }  # fmt: skip
-
-
-def how_realised(scheme: str = "clue") -> pd.DataFrame:
-    """How the picture world's texts realise each relation, and what in the picture goes with it."""
-    return pd.DataFrame(pd.Series(SCHEMES[scheme].how, name="how the world realises it"))
 
 
 def _logs(evidence: Evidence, dataset: str) -> Cells:
@@ -356,26 +349,6 @@ def retrieved(pairs: RelatedPairs, shown: Mapping[str, Mapping[str, Any]]) -> Fi
     figure.suptitle(
         f"“{text}”: the right picture, framed, and what each model ranks first", fontsize=10
     )
-    return figure
-
-
-def controlled_bars(levels: Mapping[str, float], arrays: Arrays) -> Figure:
-    """Mean log2 rank of systems trained on controlled pairs, a bar each, and of readers, as lines.
-
-    The readers, see `controlled.truth`, see what every picture shows. levels: system -> its rank.
-    """
-    figure, axis = plt.subplots(figsize=(8, 0.5 * len(levels) + 1.6), dpi=110)
-    bars = axis.barh(list(levels), list(levels.values()), color=plots.COLOURS[: len(levels)])
-    axis.invert_yaxis()
-    axis.bar_label(bars, fmt="%.2f", label_type="center", color="white")
-    for knows, label, style in (("things", "knows no relation", "--"),
-                                ("relations", "knows all relations", ":")):  # fmt: skip
-        level = method.mean_log_rank(arrays.truth[knows])
-        axis.axvline(level, color="#333333", linestyle=style, label=f"reader that {label}")
-    chance = np.log2(np.arange(1, len(arrays.truth["things"]) + 1)).mean()
-    axis.axvline(chance, color="#777777", label="chance")
-    axis.set(xlabel="mean log2 rank of the right picture (lower is better)")
-    plots.legend_below(figure)
     return figure
 
 

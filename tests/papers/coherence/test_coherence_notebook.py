@@ -10,11 +10,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmlib.core.tables import paper_values
-from mmlib.papers.coherence import method, run, show
+from mmlib.papers.coherence import run, show
+from mmlib.papers.coherence.data import controlled
+from mmlib.papers.coherence.data import pairs as collections
 from mmlib.suite import record
 
 NOTEBOOK = ROOT / "notebooks" / "01_coherence_retrieval.ipynb"
-DEFINING = "attention-pooling", "text-encoder", "image-encoder", "losses", "model"
+DEFINING = "attention-pooling", "two-lstms", "text-encoder", "image-encoder", "losses", "model"
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,7 @@ def evidence():
 @pytest.mark.parametrize("weight", [0.0, 0.4])
 def test_loss_and_slopes_are_those_of_mmlib(weight):
     sources = {cell.id: cell.source for cell in nbformat.read(NOTEBOOK, 4).cells}
-    built = {"torch": torch, "nn": nn, "F": F, "method": method}
+    built = {"torch": torch, "nn": nn, "F": F}
     for cell in DEFINING:
         exec(sources[cell], built)
     arrays, how = tiny_coherence.tiny(), tiny_coherence.HOW
@@ -46,7 +48,17 @@ def level(evidence, dataset, system, metric="rank"):
     return np.log2(evidence.values(dataset, system, metric)).mean()
 
 
-def test_the_opening_picture_is_of_the_evidence(evidence):
+def test_the_first_picture_frames_what_the_relation_picks():
+    pairs = controlled.load(controlled.recorded(collections.HELPFUL)).test
+    axes = np.reshape(show.two_texts(pairs).axes, (2, 5))
+    rows = [pairs.texts.index(" ".join(axis.get_xlabel() for axis in line)) for line in axes]
+    framed = [[a.get_xlabel() for a in line if a.spines["left"].get_visible()] for line in axes]
+    assert framed == [[pairs.shown[row]] for row in rows]
+    assert framed[0] == framed[1]
+    assert not (pairs.labels[rows[0]] & pairs.labels[rows[1]]).any()
+
+
+def test_the_gains_by_kind_of_data_are_of_the_evidence(evidence):
     axis = show.relations_gain(evidence).axes[0]
     learning, knowing = (bars[0].get_xdata() for bars in axis.containers)
     for i, (tier, dataset, system) in enumerate(show.WORTH.values()):
