@@ -297,9 +297,9 @@ def _close_up(kind: str) -> Image.Image:
     thing = replace(new_thing(np.random.default_rng(2), kind), size="medium", x=0.5, y=0.75)
     left, top, right, bottom = 512 * np.array(box(thing))
     half = 0.65 * max(right - left, bottom - top)
-    middle = (left + right) / 2, (top + bottom) / 2
+    x, y = (left + right) / 2, (top + bottom) / 2
     picture = draw(Scene((thing,), (), "park", "flat", 0), 512)
-    return picture.crop(tuple(round(m + by) for by in (-half, half) for m in middle))
+    return picture.crop((x - half, y - half, x + half, y + half))
 
 
 def _labelled_text(pairs: RelatedPairs, row: int) -> str:
