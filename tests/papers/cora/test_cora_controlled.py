@@ -25,12 +25,8 @@ def words_of(facts):
     return sorted(word for fact in facts if len(fact) > 1 for word in fact)
 
 
-@pytest.mark.parametrize(
-    ("dials", "oracle"),
-    [(SMALL, 100), (RELATED, 100), (replace(SMALL, named=2), 100),
-     (replace(SMALL, described=0.0), 25)],
-)  # fmt: skip
-def test_a_family_differs_in_structure_alone(dials, oracle):
+@pytest.mark.parametrize("dials", [SMALL, RELATED])
+def test_a_family_differs_in_structure_alone(dials):
     collection = controlled.load(dials)
     images = collection.images["test"]
     for start in range(0, len(images.facts), FAMILY):
@@ -39,22 +35,20 @@ def test_a_family_differs_in_structure_alone(dials, oracle):
         assert len({tuple(words_of(facts)) for facts in family}) == 1
     arrays = controlled.arrays(collection)
     hits = right_in_family(arrays.truth["graph"], arrays.splits["test"].image_of, FAMILY)
-    assert np.nanmean(hits) == pytest.approx(oracle, abs=5)
-    assert oracle < 100 or np.nanmin(hits) == 100
+    assert np.nanmin(hits) == 100
 
 
 def test_captions_say_what_their_picture_shows_and_graphs_say_the_same():
-    collection = controlled.load(replace(SMALL, described=0.5))
+    collection = controlled.load(SMALL)
     images, graphs = collection.images["train"], iter(collection.graphs["train"])
-    for facts, said, captions in zip(images.facts, images.said, images.captions, strict=True):
-        for one, caption in zip(said, captions, strict=True):
-            assert one <= facts
+    for facts, captions in zip(images.facts, images.captions, strict=True):
+        for caption in captions:
             graph = next(graphs)
             told = [
                 (*(phrase(graph, node) for node in attributes(graph, i)), phrase(graph, i))
                 for i in objects(graph)
             ]
-            assert set(told) == one
+            assert set(told) == facts
             assert [tuple(part.split()[1:]) for part in caption.split(" and ")] == told
     collection = controlled.load(RELATED)
     for caption, graph in zip(collection.captions("val"), collection.graphs["val"], strict=True):
@@ -63,7 +57,7 @@ def test_captions_say_what_their_picture_shows_and_graphs_say_the_same():
         assert " and ".join(drawn) == caption
 
 
-def test_regions_show_a_kind_and_a_look_and_hang_on_noise_and_mixing_alone():
+def test_regions_show_a_kind_and_a_look_and_hang_on_noise_alone():
     images = controlled.load(replace(SMALL, noise=0.0, colours=6, families=60)).images["train"]
     seen = {}
     for facts, regions in zip(images.facts, images.features, strict=True):
@@ -74,7 +68,7 @@ def test_regions_show_a_kind_and_a_look_and_hang_on_noise_and_mixing_alone():
     assert len(set().union(*seen.values())) == len(seen)
     clear, dim, many = (
         controlled.load(replace(SMALL, **dials)).images["test"]
-        for dials in ({}, {"noise": 1.0, "mixing": 0.5}, {"families": 9})
+        for dials in ({}, {"noise": 1.0}, {"families": 9})
     )
     assert clear.captions == dim.captions == many.captions
     assert np.array_equal(clear.features, many.features)  # however many train
@@ -96,19 +90,17 @@ def test_unseen_pairs_are_in_no_training_picture():
 
 @pytest.mark.parametrize(
     "change",
-    [{"kinds": 3}, {"kinds": 41}, {"colours": 13}, {"named": 5},
-     {"named": 0}, {"described": 1.1}, {"families": 0}, {"noise": -0.1}, {"noise": np.nan},
-     {"mixing": -1}, {"structure": "relations", "named": 2}, {"unseen": True, "kinds": 11}],
+    [{"kinds": 3}, {"kinds": 41}, {"colours": 13}, {"families": 0}, {"noise": -0.1},
+     {"noise": np.nan}, {"kinds": 11, "unseen": True}],
 )  # fmt: skip
 def test_dials_of_which_no_family_can_be_made(change):
-    with pytest.raises(ValueError, match=next(iter(change if len(change) == 1 else ["no family"]))):
+    with pytest.raises(ValueError, match=next(iter(change))):
         replace(SMALL, **change)
 
 
 @pytest.mark.parametrize(
     ("collection", "right"),
     [*((made, IN_SENTENCES.get(name, 25)) for name, made in controlled.RECORDED.items()),
-     (Dials(named=2), 84), (Dials(named=3), 100), (Dials(named=3, described=0.55), 50),
      (Clarity(families=True, captions=(), boxes=True), 92), (world.CLARITY["clear"], 94)],
 )  # fmt: skip
 def test_words_tell_a_picture_only_where_captions_leave_out_things(collection, right):

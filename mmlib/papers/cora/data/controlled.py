@@ -2,12 +2,11 @@
 
 Nothing is drawn. A region is the sum of a vector of a thing's kind and one of its colour, and of
 noise. The four pictures of a family have the same things and the same colours; which thing has
-which colour differs. A caption names some of the things with their colours.
+which colour differs. A caption names all of the things with their colours.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -31,27 +30,23 @@ FAMILIES = {"val": 50, "test": 100}
 THINGS = 4  # in a picture
 PARTS = 3  # of kinds and of colours, where some pairs stay unseen
 
-Fact = tuple[str, ...]  # (kind,), (colour, kind) or (kind, relation, kind)
+Fact = tuple[str, ...]  # (colour, kind) or (kind, relation, kind)
 
 
 @dataclass(frozen=True)
 class Dials:
     """What decides how hard a controlled collection is; ValueError for what no family is made of.
 
-    Of four things, two kinds and two colours often fit one picture alone, without who has which: a
-    bag of words can be right in 83 % where a caption names two. With three named it can be right in
-    all, with four by chance alone.
+    Captions name all four things: of two or three, kinds and colours often fit one picture alone,
+    without who has which, so that a bag of words would be right in 83 % or in all.
     """
 
     kinds: int = 40  # how many there are
     colours: int = 12  # or, of structure "relations", how many relations
     families: int = 400  # training pictures by four
-    named: int = 4  # of the four things in a picture those that a caption names
-    described: float = 1.0  # the share of these whose colour the caption gives
     # Who has which of the colours, or who of each pair is the subject of a relation.
     structure: Literal["colours", "relations"] = "colours"
     noise: float = 0.3  # its deviation; that of kinds and colours is 1
-    mixing: float = 0.0  # how far regions leak into each other, 0 not at all
     # A third of the pairs of kind and colour is in no training picture, and test pictures show
     # nothing but such pairs.
     unseen: bool = False
@@ -61,12 +56,8 @@ class Dials:
         problems = {
             "kinds": not THINGS * parts <= self.kinds <= len(_WORDS["kinds"]),
             "colours": not THINGS * parts <= self.colours <= len(_WORDS["colours"]),
-            "named": not 1 <= self.named <= THINGS,
-            "described": not 0 <= self.described <= 1,
             "families": self.families < 1,
             "noise": not self.noise >= 0,
-            "mixing": not self.mixing >= 0,
-            "structure": self.structure == "relations" and self.named != THINGS,
         }
         if wrong := [name for name, is_wrong in problems.items() if is_wrong]:
             raise ValueError(f"no family can be made with {wrong[0]} = {getattr(self, wrong[0])!r}")
@@ -85,10 +76,9 @@ RECORDED: dict[str, Dials | Clarity] = {
 
 @dataclass(frozen=True)
 class ControlledImages(CaptionedImages):
-    """Made-up pictures; facts: what each shows; said: the facts of each of its captions."""
+    """Made-up pictures; facts: what each shows, and each of its captions says."""
 
     facts: tuple[frozenset[Fact], ...] = ()
-    said: tuple[tuple[frozenset[Fact], ...], ...] = ()
 
 
 def load(dials: Dials) -> Captions:
@@ -106,23 +96,21 @@ def load(dials: Dials) -> Captions:
             for looks_of_picture in looks:
                 regions = 0.5 * rng.normal(size=(REGIONS, WIDTH))  # some show nothing
                 regions[: len(kinds)] = of_kinds[kinds] + of_looks[looks_of_picture]
-                leak = np.eye(REGIONS) + dials.mixing * rng.random((REGIONS, REGIONS))
-                regions = leak / np.linalg.norm(leak, axis=1, keepdims=True) @ regions
+                rng.random((REGIONS, REGIONS))  # keeps the draws of recorded collections
                 noise = dials.noise * rng.normal(size=regions.shape)
                 features.append(regions[rng.permutation(REGIONS)] + noise)
                 shown = _facts(dials, names, looks_of_picture)
-                facts.append(frozenset({*shown, *((name,) for name in names)}))
-                captions.append([_caption(dials, shown, rng) for _ in range(CAPTIONS)])
+                facts.append(frozenset(shown))
+                captions.append([_caption(shown, rng) for _ in range(CAPTIONS)])
         images[split] = ControlledImages(
             "controlled", split,
             ids=tuple(f"{split} {i}" for i in range(len(features))),
-            captions=tuple(tuple(entry["caption"] for _, entry in group) for group in captions),
+            captions=tuple(tuple(entry["caption"] for entry in group) for group in captions),
             features=np.array(features, dtype=np.float32),
             open_image=_no_picture,
             facts=tuple(facts),
-            said=tuple(tuple(facts for facts, _ in group) for group in captions),
         )  # fmt: skip
-        graphs[split] = [scenegraph.from_authors(e) for group in captions for _, e in group]
+        graphs[split] = [scenegraph.from_authors(e) for group in captions for e in group]
     return Captions(images, graphs)
 
 
@@ -154,43 +142,28 @@ def _facts(dials: Dials, names: Sequence[str], looks: np.ndarray) -> list[Fact]:
     return pairs
 
 
-def _caption(
-    dials: Dials, shown: Sequence[Fact], rng: Generator
-) -> tuple[frozenset[Fact], dict[str, Any]]:
-    """The facts that a caption tells, and its scene graph in the authors' form."""
-    chosen = [shown[i] for i in rng.permutation(len(shown))[: dials.named]]
-    described = rng.random(len(chosen)) < dials.described
-    facts = [
-        fact if colour or len(fact) == 3 else fact[1:]
-        for fact, colour in zip(chosen, described, strict=True)
-    ]
+def _caption(shown: Sequence[Fact], rng: Generator) -> scenegraph.graph.Entry:
+    """A caption that tells the facts in random order, with its graph, in the authors' form."""
+    facts = [shown[i] for i in rng.permutation(len(shown))]
+    rng.random(len(facts))  # keeps the draws of recorded collections
     entities: list[dict[str, Any]] = []
     relations: list[list[Any]] = []
     sentences = []
     for fact in facts:
-        words, first, looks = fact, len(entities), []
+        words, first, looks = fact, len(entities), [["", fact[0], []]]
         if len(fact) == 3:  # "a ball pushing a cup"
-            words = (*fact[:2], "a", fact[2])
+            words, looks = (*fact[:2], "a", fact[2]), []
             relations.append([first, first + 1, [fact[1]], ""])
-        elif len(fact) == 2:
-            looks = [["", fact[0], []]]
         for i, name in enumerate(fact[::2] if len(fact) == 3 else fact[-1:], first):
             entities.append({"id": i, "name": name, "attributes": looks})
         sentences.append(" ".join(("an" if words[0] == "orange" else "a", *words)))
-    caption = " and ".join(sentences)
-    return frozenset(facts), {"caption": caption, "entities": entities, "relations": relations}
+    return {"caption": " and ".join(sentences), "entities": entities, "relations": relations}
 
 
 def ideal_bag(images: ControlledImages) -> np.ndarray:
     """How often an ideal bag of words finds a caption's picture, see `world.ideal_bag`."""
-
-    def words(facts: Iterable[Fact]) -> list[str]:
-        return sorted(word for fact in facts for word in fact)
-
-    def fits(said: frozenset[Fact], shown: frozenset[Fact]) -> bool:
-        return any(words(part) == words(said) for part in combinations(shown, len(said)))
-
-    return guesses(images.facts, images.said, fits)
+    words = [sorted(word for fact in facts for word in fact) for facts in images.facts]
+    return guesses(words, [[said] * CAPTIONS for said in words], list.__eq__)
 
 
 def _no_picture(row: int) -> Image.Image:
@@ -216,8 +189,8 @@ def arrays(collection: Captions) -> Arrays:
     embeddings = rng.normal(size=(len(vocabulary), WORD_WIDTH)).astype(np.float32)
     test = collection.images["test"]
     assert isinstance(test, ControlledImages)
-    said = [facts for group in test.said for facts in group]
-    holds = np.array([[facts <= shown for facts in said] for shown in test.facts])
+    said = [facts for facts in test.facts for _ in range(CAPTIONS)]
+    holds = np.array([[facts == shown for facts in said] for shown in test.facts])
     return Arrays(
         splits, embeddings, vocabulary, oracle_scores({"graph": holds}), family=FAMILY,
         ideal_bag=ideal_bag(test),
