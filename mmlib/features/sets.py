@@ -1,8 +1,8 @@
 """Feature sets: the image features of a data set, several side by side, each known by its name.
 
 A set is the file `features/NAME.npy` with its ids and notes (`mmlib.features.store`). Files
-`labels_*.npy` hold class scores, `*_boxes.npy` and `*_scores.npy` belong to the regions of
-`*_ims.npy` or `*.npy`, and `NAME.SPLIT.npy` is packed from NAME: none of them is a set.
+`labels_*.npy` hold class scores, `*_boxes.npy`, `*_scores.npy` and `*_classes.npy` belong to the
+regions of `*_ims.npy` or `*.npy`, `NAME.SPLIT.npy` is packed from NAME: none of them is a set.
 """
 
 from functools import lru_cache
@@ -23,7 +23,7 @@ def names(folder: Path) -> list[str]:
     """The names of the sets in a folder `features`, sorted."""
     stems = [path.stem for path in listed(folder, "*.npy")]
     names = {stem.removesuffix("_ims") for stem in stems}
-    pieces = {f"{name}_{piece}" for name in names for piece in ("boxes", "scores")}
+    pieces = {f"{name}_{piece}" for name in names for piece in ("boxes", "scores", "classes")}
     packed = {stem for stem in stems if "." in stem and stem.partition(".")[0] in stems}
     return [s for s in stems if not s.startswith(LABELS) and s not in pieces | packed]
 

@@ -12,6 +12,7 @@ import tiny_cora
 
 from mmlib import scenegraph
 from mmlib.core.errors import DataError
+from mmlib.core.records import CaptionedImages
 from mmlib.papers.cora import data
 from mmlib.papers.cora.data import load_arrays, load_study, prepare, texts, word_vectors, world
 from mmlib.papers.cora.run import batches
@@ -148,6 +149,27 @@ def test_all_collections_that_are_there_are_read_with_all_test_images(from_files
     features = from_files["coco"].splits["train"].features
     assert isinstance(features, np.memmap)  # they stay in their file
     assert Path(features.filename).name == "train_ims.npy"
+
+
+def test_photographs_with_other_regions_are_named_with_their_file_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    monkeypatch.setattr(texts, "cache_dir", lambda: None)
+    rows, grid = np.arange(3.0 * 24 * 2).reshape(3, 24, 2), np.zeros((1, 16, 2))
+    monkeypatch.setattr(data.flickr8k, "load", lambda split: CaptionedImages(
+        "flickr8k", split, (f"{split}.jpg",), (("a red dog",) * 5,), grid, open
+    ))  # fmt: skip
+    assert list(load_study("flickr8k")) == ["flickr8k", "flickr8k_long", "flickr8k_tuned"]
+    with pytest.raises(DataError, match="gridthings24"):
+        load_study("flickr8k", ["flickr8k_things"])
+    (path := tmp_path / data.THINGS).parent.mkdir(parents=True)
+    np.save(path, rows)
+    path.with_suffix(".ids.txt").write_text("val.jpg\ntest.jpg\ntrain.jpg\n")
+    study = load_study("flickr8k")
+    both, cells, boxes = (study["flickr8k_things" + e].images for e in ("", "_grid", "_boxes"))
+    assert np.array_equal(both["train"].features, rows[2:])
+    assert np.array_equal(cells["test"].features, rows[1:2, :16])
+    assert np.array_equal(boxes["val"].features, rows[:1, 16:])
+    assert study["flickr8k"].images["test"].features is grid
 
 
 def test_splits_of_other_networks_are_refused(folder, tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from mmlib.core.paths import data_dir, own_dataset
 from mmlib.data import flickr8k, precomputed
 from mmlib.data.word_vectors import read_word_vectors
 from mmlib.features.bert import BertEncoder
+from mmlib.features.store import open_features
 from mmlib.features.text import (
     Vocabulary,
     embedding_matrix,
@@ -31,6 +32,7 @@ from mmlib.world import BERT, WorldImages
 
 Study = Mapping[str, Captions]
 QUERIES = 60  # test captions that are timed
+THINGS = "flickr8k/features/gridthings24_nanodet_mobilenetv1_pca192.npy"  # of `systems.REGIONS`
 
 
 def load_study(tier: str, datasets: Sequence[str] = ()) -> Study:
@@ -41,7 +43,8 @@ def load_study(tier: str, datasets: Sequence[str] = ()) -> Study:
     the folder of `core.paths.own_dataset` alone, called by its name.
     "flickr8k_bert" and so on are the same captions, to be read by a BERT too: the world's by its
     own, photographs' by the one in `<MMLIB_DATA>/bert`; they come by themselves where there is one,
-    and with "flickr8k" its captions for other budgets. Raises ValueError for a tier or collection
+    and with "flickr8k" its captions for other budgets, and with `THINGS` for regions, if it is
+    there. Raises ValueError for a tier or collection
     that is not there, DataError for missing data and a folder that is named as a recorded one.
     """
     if tier not in DATASETS:
@@ -71,8 +74,8 @@ def load_study(tier: str, datasets: Sequence[str] = ()) -> Study:
         if folder.name in taken or folder.name != original(folder.name):
             others = ", ".join(sorted(taken - set(systems.CONTROLLED)))
             raise DataError(
-                f"{folder}: rename the folder: {others} and names with {systems.LONGER}, "
-                f"{systems.TUNED} or {WITH_BERT} at their end are of other data here"
+                f"{folder}: rename the folder: {others} and names with "
+                f"{' or '.join(systems.ENDINGS)} at their end are of other data here"
             )
         study = {folder.name: _read(folder, workers)}
     else:
@@ -89,7 +92,21 @@ def load_study(tier: str, datasets: Sequence[str] = ()) -> Study:
     names = [*study, *systems.retrained(study)]
     if _bert(tier).is_dir():
         names += [name + WITH_BERT for name in study if name != systems.CLEAR]
-    return {name: study[original(name)] for name in datasets or names}
+    if tier == "flickr8k" and (data_dir() / THINGS).is_file():
+        names += [tier + ending for ending in systems.REGIONS]
+    return {name: _with_regions(study[original(name)], name) for name in datasets or names}
+
+
+def _with_regions(collection: Captions, name: str) -> Captions:
+    regions = systems.REGIONS.get(name.removeprefix(original(name)))
+    if regions is None:
+        return collection
+    store = open_features(data_dir() / THINGS)  # the set in use remains the one of "flickr8k"
+    images = {
+        split: replace(of_split, features=store.rows(of_split.ids)[:, regions])
+        for split, of_split in collection.images.items()
+    }
+    return replace(collection, images=images)
 
 
 def _bert(tier: str) -> Path:

@@ -142,7 +142,7 @@ def _facts(dials: Dials, names: Sequence[str], looks: np.ndarray) -> list[Fact]:
     return pairs
 
 
-def _caption(shown: Sequence[Fact], rng: Generator) -> scenegraph.graph.Entry:
+def _caption(shown: Sequence[Fact], rng: Generator) -> dict[str, Any]:
     """A caption that tells the facts in random order, with its graph, in the authors' form."""
     facts = [shown[i] for i in rng.permutation(len(shown))]
     rng.random(len(facts))  # keeps the draws of recorded collections

@@ -7,7 +7,7 @@ from mmlib.core.experiment import FLICKR8K, Experiment
 from mmlib.core.jobs import NO_SEED, Job, Stage
 from mmlib.features.bert import INPUTS as BERT_FILES
 from mmlib.papers.cora.claims import ALL_CLAIMS
-from mmlib.papers.cora.data import Study, load_arrays, load_study
+from mmlib.papers.cora.data import THINGS, Study, load_arrays, load_study
 from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.baselines import describe_captions, score, time_queries
 from mmlib.papers.cora.run.batches import Arrays
@@ -65,7 +65,7 @@ EXPERIMENT: Experiment[Study, Arrays] = Experiment(
     tables=tables,
     figures=figures,
     inputs={
-        "flickr8k": (*FLICKR8K, *BERT_FILES),
+        "flickr8k": (*FLICKR8K, THINGS, *BERT_FILES),
         "paper": ("region_features/**/*", "f30k/**/*", "coco/**/*", "glove/*", *BERT_FILES),
     },
     bounds={  # RSUM is of an image with up to 30 captions

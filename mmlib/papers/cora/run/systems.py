@@ -14,8 +14,11 @@ CONTROLLED_TIER = "controlled"
 # How collections end that a BERT reads, whose main systems are trained longer, or whose budget was
 # searched with CORA and the systems that the paper compares it with.
 WITH_BERT, LONGER, TUNED = "_bert", "_long", "_tuned"
+# Photographs with a grid and a detector's boxes as regions, or with either alone.
+REGIONS = {"_things": slice(24), "_things_grid": slice(16), "_things_boxes": slice(16, 24)}
 # Each ending's systems in the table.
 ENDINGS = {WITH_BERT: "with BERT", LONGER: "longer", TUNED: "tuned"}
+ENDINGS |= dict.fromkeys(REGIONS, "regions")
 ERRORS = ("tokens", "attribute", "edge", "mixed")  # kinds of simulated parse errors (Section 9)
 RATES = (10, 20, 30)  # percent of the captions
 LITTLE_HARM = 0.97  # the share of its RSUM that CORA keeps at the highest rate if C8 holds
@@ -154,7 +157,8 @@ def datasets(tier: str) -> list[str]:
     plain = DATASETS[tier]
     # The picture world's BERT has read sentences.
     with_bert = [name + WITH_BERT for name in plain if name != CLEAR and name not in CONTROLLED]
-    return [*plain, *retrained(plain), *with_bert]
+    regions = [tier + ending for ending in REGIONS if tier == "flickr8k"]
+    return [*plain, *retrained(plain), *with_bert, *regions]
 
 
 def budget(tier: str, dataset: str) -> Settings:
