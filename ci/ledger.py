@@ -16,7 +16,6 @@ from mmlib.core.paths import write_atomic
 from mmlib.suite.papers import PAPERS
 
 ROOT = Path(__file__).resolve().parent.parent
-PICTURE = Path("docs") / "pictures" / "ledger.png"
 KINDS = {"world": "world", "flickr8k": "photos", "paper": "paper's data",
          "controlled": "controlled"}  # fmt: skip
 Records = Sequence[Mapping[str, Any]]  # of `claims.Assessment.record`, of one tier
@@ -115,7 +114,7 @@ def digits(value: float) -> str:
 def settle(command: str, notebooks: Notebooks) -> int:
     """Write the page and its picture, or check them; 1 where they say something else, else 0."""
     path, text = ROOT / "docs" / "ledger.md", page(notebooks, ROOT)
-    picture = ROOT / PICTURE
+    picture = ROOT / "docs" / "pictures" / "ledger.png"
     with rc_context():
         plots.use_style()
         panels = {

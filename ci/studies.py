@@ -20,7 +20,7 @@ import yaml
 from matplotlib import rc_context
 
 from mmlib.core import plots
-from mmlib.core.claims import effect_text
+from mmlib.core.claims import KINDS, effect_text
 from mmlib.core.errors import DataError
 from mmlib.core.forest import forest
 from mmlib.core.parallel import in_processes
@@ -33,8 +33,7 @@ from mmlib.suite.papers import PAPERS
 from mmlib.suite.papers import experiment as experiment_of
 
 ROOT = Path(__file__).resolve().parent.parent
-TIER_NAMES = {"world": "Picture world", "flickr8k": "Flickr8k", "paper": "The paper's data",
-              "controlled": "Controlled world"}  # fmt: skip
+TIER_NAMES = {tier: name[:1].upper() + name[1:] for tier, name in KINDS.items()}
 # The sections that people write, in study.md, and those that are made, in the order of the page.
 STUDIED, VERDICTS, TABLES, FIGURES, PROTOCOL, DEVIATIONS, LIMITS, SOURCES = SECTIONS = (
     "What was studied", "Verdicts", "Tables", "Figures", "Protocol and its history",
@@ -53,6 +52,8 @@ data as given. *d* is the smallest effect that would matter. The \
 supported (+), negligible (≈), opposite (−) and undecided (?). *Ours* is the effect, of several \
 parts that of the part that is named. Firm is what 99 % intervals and at least five seeds of each \
 trained part say, too. All claims are on [the ledger](../ledger.md)."""
+CLAIMS = """Every claim with its parts
+A line is a part with its 95 % interval, a diamond one alone, the band what would not matter."""
 EXPLAINED = """Settings have the names of their fields in its budgets. The last column of the \
 settings is the tier `paper`, which was never run in full."""
 
@@ -135,7 +136,6 @@ def of_tier(notebook: str, tier: str, evidence: Path, pictures: Path | None) -> 
     with rc_context():
         plots.use_style()
         made = record.made(experiment.tables(found), ())[0]
-        made = {name: table for name, table in made.items() if len(table)}
         tables = tables_section(made, words, tier)
         figures = {"claims": forest(judged), **record.made(experiment.figures(found), ())[0]}
         for name, figure in figures.items():
@@ -145,8 +145,9 @@ def of_tier(notebook: str, tier: str, evidence: Path, pictures: Path | None) -> 
             if pictures:
                 pages.write_picture(figure, pictures / file, digests[file])
             plt.close(figure)
+    called = {"claims": CLAIMS, **words.figures}
     shown = [
-        picture(file, described(words.figures, name, words.labels, tier), TIER_NAMES[tier])
+        picture(file, described(called, name, words.labels, tier), TIER_NAMES[tier])
         for file, name in zip(digests, figures, strict=True)
     ]
     gaps = record.incomplete(found, experiment)

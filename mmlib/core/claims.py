@@ -32,6 +32,8 @@ FEWEST = 5  # seeds of each trained part that a firm verdict needs
 POWER = 0.8  # the share of runs that should decide
 MOST_SEEDS = 10_000  # what even this many seeds do not decide, seeds do not decide
 
+KINDS = {"world": "picture world", "flickr8k": "photographs", "paper": "the paper's data",
+         "controlled": "made up"}  # fmt: skip
 RULE = Path(__file__).with_name("rule.txt").read_text(encoding="utf-8").rstrip()
 
 
@@ -42,8 +44,9 @@ class Claim:
     claim: the paper's words in short; paper: its figures; contrast: the effect that tests it, in
     `unit`; smallest: the smallest effect of interest, and why; kind: "greater" for "A > B",
     "equivalent" for "A hardly differs from B"; paper_effect: the paper's own effect as the contrast
-    has it, in `unit`, where it prints one; tiers: the data that it is about; effects:
-    evidence -> the effect of each part, or the reason why it is not tested.
+    has it, in `unit`, where it prints one; tiers: the data that it is about; summary: a sentence
+    for readers, of the few claims that its notebook shows; effects: evidence -> the effect of each
+    part, or the reason why it is not tested.
     """
 
     id: str
@@ -56,6 +59,7 @@ class Claim:
     kind: Kind = "greater"
     paper_effect: float | None = None
     tiers: Sequence[str] = ("world", "flickr8k", "paper")
+    summary: str = ""
     effects: Callable[[Evidence], Mapping[str, Effect] | str] = field(kw_only=True)
 
     def __post_init__(self) -> None:
@@ -119,10 +123,10 @@ class Assessment:
     def record(self) -> dict[str, Any]:
         """What tables, pages and figures show, as a JSON-able dict with numbers of six digits.
 
-        words: the verdict as it is shown; counts: of the verdicts on several parts, by `SIGNS`.
-        `holding_paper` of `intervals` intervals hold the paper's own effect; None where it prints
-        none. effect, low and high are those of the part that is shown, which of several parts is
-        `deciding`: the lowest one of those that give the claim its verdict.
+        words: the verdict as it is shown; word: the same as holds, fails or open; counts: of the
+        verdicts on several parts, by `SIGNS`. `holding_paper` of `intervals` intervals hold the
+        paper's own effect; None where it prints none. effect, low and high are those of the part
+        that is shown, of several parts `deciding`: the lowest of those that give the verdict.
         """
         parts, paper, d = self.parts, self.claim.paper_effect, self.claim.smallest
         verdicts, counts = self.part_verdicts, Counter(map(str, self.part_verdicts.values()))
@@ -139,10 +143,12 @@ class Assessment:
         in_words = words[shown] if len(parts) == 1 else str(self.verdict)
         if self.verdict == "fails":
             in_words += f" in {len(alike)} of {len(parts)}"
-        named = ("id", "claim", "paper", "contrast", "unit", "smallest", "kind")
+        word = {"supported": "holds", "undecided": "open", **dict.fromkeys(REFUTING, "fails")}
+        named = ("id", "claim", "summary", "paper", "contrast", "unit", "smallest", "kind")
         return {
             **{name: getattr(self.claim, name) for name in named}, "paper_effect": paper,
             "verdict": self.verdict, "words": in_words, "firmness": self.firmness,
+            "word": word.get(self.verdict, in_words),
             "counts": "" if len(parts) < 2 else " · ".join(
                 f"{counts[verdict]} {sign}" for verdict, sign in SIGNS.items() if counts[verdict]
             ),
@@ -289,16 +295,32 @@ def ledger(assessed: Iterable[Assessment]) -> pd.DataFrame:
     """A row a claim; "–" where there is nothing."""
     rows = []
     for r in (assessment.record() for assessment in assessed):
-        shown = effect_text(r) if r["parts"] else "–"
-        needed = [r["seeds_needed"], r["seeds_as_seen"]]
         rows.append({
             "id": r["id"], "claim": r["claim"], "paper": r["paper"], "tested by": r["contrast"],
-            "effect, 95 % interval": f"{r['deciding']}: {shown}" if r["deciding"] else shown,
+            "effect, 95 % interval": f"{r['deciding']}: " * bool(r["deciding"]) + effect_text(r),
             "smallest of interest": f"{r['smallest']:g} {r['unit']}",
             "verdict": r["words"], "parts": r["counts"] or "–", "firm": r["firmness"] or "–",
             "detectable": f"{r['detectable']:.2g} {r['unit']}" if r["detectable"] else "–",
-            **{f"seeds needed, {of}": str(seeds or "–")
-               for of, seeds in zip(("smallest", "as seen"), needed, strict=True)},
+            "seeds needed, smallest": str(r["seeds_needed"] or "–"),
+            "seeds needed, as seen": str(r["seeds_as_seen"] or "–"),
             "why": r["why"],
         })  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def summarised(judged: Mapping[str, Iterable[Assessment]]) -> list[tuple[str, dict[str, Any]]]:
+    """Kind of data and record of each claim with a summary, claim by claim; of tier -> claims."""
+    tiers = [tier for tier in KINDS if tier in judged]
+    rows = [(KINDS[t], one.record()) for t in tiers for one in judged[t] if one.claim.summary]
+    order = [record["id"] for _, record in rows]
+    return sorted(rows, key=lambda row: order.index(row[1]["id"]))
+
+
+def summary(judged: Mapping[str, Iterable[Assessment]]) -> pd.DataFrame:
+    """The claims with a summary, of tier -> assessments: a row a claim and kind of data."""
+    rows = {
+        (r["summary"], r["paper"], kind): (effect_text(r), r["word"], r["firmness"] or "–")
+        for kind, r in summarised(judged)
+    }
+    table = pd.DataFrame([*rows.values()], columns=["ours, 95 % interval", "verdict", "firm?"])
+    return table.set_index(pd.MultiIndex.from_tuples(rows, names=["claim", "the paper", "data"]))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mmlib.core.claims import Claim
+from mmlib.core.claims import KINDS, Claim
 from mmlib.core.effects import Effect, crossed_known, over_seeds
 from mmlib.core.evidence import Evidence
 from mmlib.core.jobs import NO_SEED
@@ -27,7 +27,6 @@ Term = tuple[str, str, str]  # collection, system, metric
 TERM = re.compile(r"(?P<system>.+?)(?: \[(?P<metric>.+)\])?(?: @ (?P<collection>.+))?")
 NOT_TRAINED = "these systems were not trained"
 ONE_SEED = "one seed has no interval"
-TIERS = ("world", "flickr8k", "paper", "controlled")
 
 
 class Recorded(NamedTuple):
@@ -193,21 +192,23 @@ def claims_of(
 ) -> tuple[Claim, ...]:
     """The claims in the YAML file of a module's name; `module` is the module's `__file__`.
 
-    A claim there has the fields of `Claim`, those in `defaults` unless it has its own, and what
-    tests it: the fields of `Contrast`, or else a function of its id. Raises ValueError where it has
-    neither or both, or a wrong field.
+    A claim there has the fields of `Claim`, those in `defaults` unless it has its own, its sentence
+    in `summary`, and what tests it: the fields of `Contrast`, or else a function of its id. Raises
+    ValueError where it has neither or both, or a wrong field.
     """
     table, module = table_beside(module), module.removesuffix(".py") + ".yaml"
-    defaults, claims = table.pop("defaults", {}), []
-    if unknown := functions.keys() - table.keys():
-        raise ValueError(f"{module}: functions of no claim: {', '.join(sorted(unknown))}")
+    defaults, summary, claims = table.pop("defaults", {}), table.pop("summary", {}), []
+    if unknown := {*functions, *summary} - table.keys():
+        raise ValueError(
+            f"{module}: functions or summaries of no claim: {', '.join(sorted(unknown))}"
+        )
     for name, row in table.items():
-        row = {**defaults, **row}
+        row = {"summary": summary.get(name, ""), **defaults, **row}
         if ("parts" in row) + ("untested" in row) + (name in functions) != 1:
             raise ValueError(f"{module}: {name} needs one of parts, untested and a function")
-        selected, tiers = row.get("collections", []), row.get("tiers", TIERS)
+        selected, tiers = row.get("collections", []), row.get("tiers", KINDS)
         known = isinstance(selected, list) or selected in vocabulary.collections
-        if not known or not {*tiers} <= {*TIERS} or " - " in str(row.get("parts")):
+        if not known or not {*tiers} <= KINDS.keys() or " - " in str(row.get("parts")):
             raise ValueError(f"{module}: {name}: {selected}, {tiers} or - for − is wrong")
         words = {field.name: row.pop(field.name) for field in fields(Claim) if field.name in row}
         try:

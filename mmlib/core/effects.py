@@ -41,9 +41,10 @@ class Interval:
         """Whether effect and interval are numbers."""
         return isfinite(self.low) and isfinite(self.high)
 
-    def told(self, digits: int = 2, times: float = 1) -> str:
-        """As text, such as "+1.20 [-0.30, +2.70]"; times: 100 for percent."""
-        effect, *ends = (f"{times * x:+.{digits}f}" for x in (self.effect, self.low, self.high))
+    def told(self, digits: int = 2, times: float = 1, sign: str = "+") -> str:
+        """As text, such as "+1.20 [-0.30, +2.70]"; times: 100 for percent; sign: "" for levels."""
+        numbers = (self.effect, self.low, self.high)
+        effect, *ends = (f"{times * x:{sign}.{digits}f}" for x in numbers)
         return f"{effect} [{', '.join(ends)}]"
 
 

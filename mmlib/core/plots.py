@@ -97,29 +97,6 @@ def diagram(
     return figure
 
 
-def from_start(
-    panels: Mapping[str, Mapping[str, Sequence[float]]],
-    chance: Mapping[str, float],
-    first: int = 0,
-    size: tuple[float, float] = (9.5, 3),
-) -> Figure:
-    """Curves over epochs, the first value from before training.
-
-    panels: what is measured -> name -> values; chance: what is measured -> what guessing reaches;
-    first: the epoch of the first value.
-    """
-    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False)
-    for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
-        for label, values in curves.items():
-            axis.plot(range(first, first + len(values)), values, ".-", label=label)
-        if title in chance:
-            chance_line(axis, chance[title])
-        axis.set(xlabel="epoch", ylabel=title)
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    legend_below(figure)
-    return figure
-
-
 def training_curves(
     histories: Mapping[str, Sequence[Mapping[str, float]]],
     dev: str,
@@ -131,11 +108,10 @@ def training_curves(
     dev: its key in a history, label: how its axis is named; epochs: how many there will be.
     """
     named = {"training loss": "train_loss", label or dev.replace("_", " "): dev}
-    panels = {
+    figure = curves({
         words: {name: [h[key] for h in history] for name, history in histories.items()}
         for words, key in named.items()
-    }
-    figure = from_start(panels, {}, first=1, size=(9, 2.8))
+    })  # fmt: skip
     for axis in figure.axes if epochs else ():
         axis.set_xlim(0.5, epochs + 0.5)
     return figure
@@ -253,21 +229,28 @@ def overview(
     return figure
 
 
-def curves(panels: Mapping[tuple[str, str], Mapping[str, np.ndarray]]) -> Figure:
-    """Learning curves: the mean over seeds of each system's, and their range as a band.
+def curves(
+    panels: Mapping[Any, Mapping[str, Any]], chance: Mapping[str, float] = {}, first: int = 1
+) -> Figure:
+    """Curves over epochs; of several seeds their mean, and their range as a band.
 
-    panels: (title, what is measured) -> system -> curves (seeds, epochs).
+    panels: what is measured, or (title, what is measured) -> name -> values (epochs,) or (seeds,
+    epochs). chance: what is measured -> what guessing reaches. first: the epoch of the first value.
     """
     names = dict.fromkeys(name for result in panels.values() for name in result)
     colours = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(names)}
     size = (4.2 * len(panels) + 0.8, 3.5)
     figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False)
-    for axis, ((title, label), result) in zip(axes[0], panels.items(), strict=True):
-        for name, values in result.items():
-            epochs, colour = np.arange(1, values.shape[1] + 1), colours[name]
-            axis.plot(epochs, values.mean(axis=0), color=colour, label=name)
-            band = values.min(axis=0), values.max(axis=0)
-            axis.fill_between(epochs, *band, color=colour, alpha=0.15)
+    for axis, (measured, result) in zip(axes[0], panels.items(), strict=True):
+        title, label = measured if isinstance(measured, tuple) else ("", measured)
+        for name, of_seeds in result.items():
+            values, colour = np.atleast_2d(of_seeds), colours[name]
+            epochs = np.arange(first, first + values.shape[1])
+            style = ".-" if np.ndim(of_seeds) == 1 else "-"
+            axis.plot(epochs, values.mean(axis=0), style, color=colour, label=name)
+            axis.fill_between(epochs, values.min(0), values.max(0), color=colour, alpha=0.15)
+        if label in chance:
+            chance_line(axis, chance[label])
         axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         axis.set(xlabel="epoch", ylabel=label, title=title)
     legend_below(figure)

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -21,22 +21,13 @@ COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that spreadshee
 FIGURE = re.compile(r"[+-][\d.][^()|!=@]*")  # calls nothing
 
 
-@dataclass(frozen=True)
-class Result:
-    """One figure of one run. `settings` is a hash of how it was obtained."""
+def save_results(figures: Mapping[tuple[str, str, int, str], float], folder: Path) -> pd.DataFrame:
+    """Write a run's figures, (data set, system, seed, metric) -> value, into a folder.
 
-    system: str
-    dataset: str
-    split: str
-    metric: str
-    value: float
-    seed: int
-    settings: str
-
-
-def save_results(results: Iterable[Result], folder: Path) -> pd.DataFrame:
-    """Write `results.json` and `results.csv` into a folder; returns the same as a table."""
-    table = pd.DataFrame([asdict(r) for r in results])
+    They go into `results.json` and `results.csv`; returns the same as a table.
+    """
+    columns = ["dataset", "system", "seed", "metric", "value"]
+    table = pd.DataFrame([(*key, value) for key, value in figures.items()], columns=columns)
     write_json(folder / "results.json", table.to_dict("records"))
     safe = without_formulas(table)
     write_atomic(folder / "results.csv", lambda path: safe.to_csv(path, index=False))
@@ -153,13 +144,8 @@ class Cells:
         """
         effect, of_seeds = self.effect({(system, metric): 1}), self.of_seeds(system, metric)
         if round(effect.low) >= 0 and round(effect.high) <= 100:
-            return interval(effect)
+            return effect.told(0, sign="")
         return f"{effect.effect:.0f} ({of_seeds.min():.0f} to {of_seeds.max():.0f})"
-
-
-def interval(effect: Effect, digits: int = 0) -> str:
-    """A level with its interval as text, such as "62 [55, 69]"."""
-    return f"{effect.effect:.{digits}f} [{effect.low:.{digits}f}, {effect.high:.{digits}f}]"
 
 
 def table(

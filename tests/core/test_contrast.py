@@ -203,7 +203,7 @@ def test_claims_are_read_with_defaults_and_what_tests_them(tmp_path):
     [
         ("{claim: five}", "{claim: five, parts: A}", "C5 needs one of"),
         ("untested: nobody was asked", "paper_effect: 1", "C4 needs one of"),
-        ("C5:", "C6:", "functions of no claim: C5"),
+        ("C5:", "C6:", "functions or summaries of no claim: C5"),
         ("parts: A − B, ", "parts: A − B, metrics: [x], ", "C1: .*'metrics'"),
         ("claim: four, ", "", "C4: .*'claim'"),
         ("parts: A − B, ", "parts: A - B, ", "claims.yaml: C1: .*−"),

@@ -19,6 +19,7 @@ from mmlib.core.claims import (
     Verdict,
     assess,
     power,
+    summary,
     verdict,
     verdict_on_every,
 )
@@ -32,6 +33,7 @@ from mmlib.core.effects import (
     slope,
 )
 from mmlib.core.forest import COLOURS, forest
+from mmlib.core.forest import summary as forest_summary
 
 NORMAL = stats.norm.ppf(0.975)
 PAIRS, UNEQUAL = np.repeat(np.arange(40), 2), np.repeat(np.arange(40), np.arange(40) % 6 + 1)
@@ -58,7 +60,7 @@ def effect_of(low, high, seeds=5):
 def claim_of(effects, smallest=1.0, **more):
     told = {"id": "C1", "claim": "A beats B", "paper": "Table 1: 60 against 50"}
     told |= {"contrast": "A - B", "unit": "points", "why": "a tenth of the paper's difference"}
-    return Claim(**told, smallest=smallest, effects=effects, **more)
+    return Claim(**told | more, smallest=smallest, effects=effects)
 
 
 def given(parts, **more):
@@ -461,3 +463,24 @@ def test_the_forest_shows_every_part_in_its_colour(several):
         assert one.record()["words"] in axis.get_title(loc="left")
     assert "learnt nothing" in figure.texts[0].get_text()
     assert forest([several[-1]]).texts  # none of them tested
+
+
+def test_a_summary_has_the_claims_with_a_sentence_and_each_kind_of_data():
+    first = {"summary": "First", "paper_effect": 2.0}
+    several = {"a": effect_of(1, 3), "b": effect_of(-3, -2), "c": effect_of(-4, -1)}
+    judged = {
+        "flickr8k": [given(several, id="A", **first), given({"": effect_of(1, 3)}, id="B")],
+        "world": [given({"": effect_of(2, 4)}, id="A", **first)],
+        "controlled": [given({"": effect_of(-0.2, 0.3)}, id="K", summary="Made")],
+    }
+    assert summary(judged).reset_index().to_numpy()[:, [0, 2, 3, 4, 5]].tolist() == [
+        ["First", "picture world", "+3 [+2, +4] points", "holds", "firm"],
+        ["First", "photographs", "-2.5 [-4, -1] points", "fails in 2 of 3", "firm"],
+        ["Made", "made up", "+0.05 [-0.2, +0.3] points", "fails", "firm"],
+    ]
+    axes = forest_summary(judged).axes
+    assert [axis.get_title(loc="left") for axis in axes] == ["First", "Made"]
+    rows = ["the paper", "picture world: holds, firm", "photographs: fails in 2 of 3, firm"]
+    assert [label.get_text() for label in axes[0].get_yticklabels()] == rows
+    ticks = [line.get_xdata()[0] for line in axes[0].lines if line.get_marker() == "|"]
+    assert ticks == pytest.approx([3, 2, -2.5, -2.5])

@@ -71,9 +71,8 @@ def test_curves_have_their_range_and_curves_from_the_start_their_chance():
     corners = axis.collections[0].get_paths()[0].vertices
     assert [corners[:, 1].min(), corners[:, 1].max()] == [1.0, 4.0]
     assert (axis.get_title(), figure.legends[0].get_texts()[0].get_text()) == ("t", "a")
-    loss, level = plots.from_start(
-        {"loss": {"a": [3, 2, 1]}, "mAP": {"a": [5, 6]}}, {"mAP": 4.0}
-    ).axes
+    panels = {"loss": {"a": [3, 2, 1]}, "mAP": {"a": [5, 6]}}
+    loss, level = plots.curves(panels, {"mAP": 4.0}, first=0).axes
     assert list(loss.lines[0].get_xdata()) == [0, 1, 2]
     assert len(loss.lines) == 1
     assert list(level.lines[1].get_ydata()) == [4.0, 4.0]

@@ -7,7 +7,6 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from mmlib.core.claims import Assessment, assess, ledger, parts_table
@@ -16,41 +15,7 @@ from mmlib.core.evidence import Evidence
 from mmlib.suite.papers import PAPERS, experiment
 from mmlib.suite.record import read
 
-NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 TIERS = ("world", "flickr8k")
-# [K2, K2b supported], [C1 undecided on Flickr8k]
-TAG = re.compile(
-    r"\[([A-Z]\d+[a-z]?(?:, [A-Z]\d+[a-z]?)*) "
-    r"(supported|opposite|negligible|holds?|fails?|undecided|open|not tested)( on Flickr8k)?\]"
-)
-
-
-def concluded(text: str) -> dict[str, dict[str, str]]:
-    """Tier -> claim -> the verdict that a text names."""
-    found: dict[str, dict[str, str]] = {tier: {} for tier in TIERS}
-    for claims, verdict, photographs in TAG.findall(text):
-        tier = found["flickr8k" if photographs else "world"]
-        verdict = {"hold": "holds", "fail": "fails"}.get(verdict, verdict)
-        for claim in claims.split(", "):
-            assert tier.setdefault(claim, verdict) == verdict, f"{claim} is named twice"
-    return found
-
-
-def conclusion(number: str) -> str:
-    (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
-    cells = nbformat.read(path, as_version=4).cells
-    (found,) = (c.source for c in cells if re.match(r"## \d+\. What to take from it\n", c.source))
-    return found
-
-
-def test_tags_are_read():
-    text = "it wins [C1, K2b hold], [K3 fails] here, not there [C1 undecided on Flickr8k]"
-    assert concluded(text) == {
-        "world": {"C1": "holds", "K2b": "holds", "K3": "fails"},
-        "flickr8k": {"C1": "undecided"},
-    }
-    with pytest.raises(AssertionError, match="C1 is named twice"):
-        concluded("[C1 supported], or is it [C1 opposite]")
 
 
 @cache
@@ -59,18 +24,6 @@ def recorded(number: str, tier: str) -> tuple[Evidence, list[Assessment]]:
     evidence = read(number, tier)
     claims = experiment(number).claims_of(tier)
     return evidence, [assess(claim, evidence) for claim in claims]
-
-
-CONCLUDED = [(number, tier) for number in PAPERS if number != "00" for tier in TIERS]
-
-
-@pytest.mark.parametrize(("number", "tier"), CONCLUDED)
-def test_the_conclusion_names_the_verdict_of_each_claim(number, tier):
-    verdicts = {one.claim.id: one.verdict for one in recorded(number, tier)[1]}
-    named = concluded(conclusion(number))[tier]
-    assert len(named) > 10
-    assert named == {claim: verdicts.get(claim) for claim in named}  # a new claim may do without
-    assert "[[" not in conclusion(number)
 
 
 # Systems and metrics that claims name although no tier records them: the judge was not asked about

@@ -19,7 +19,7 @@ from mmlib.core import plots
 from mmlib.core.effects import Effect
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.records import RelatedPairs
-from mmlib.core.tables import Cells, Term, interval, paper_values, table
+from mmlib.core.tables import Cells, Term, paper_values, table
 from mmlib.papers.coherence import method, run
 from mmlib.papers.coherence.claims import at_defaults, ratio
 from mmlib.papers.coherence.data import pairs as collections
@@ -67,8 +67,8 @@ def tables(evidence: Evidence) -> Mapping[str, Callable[[], pd.DataFrame]]:
     systems = ("Oracle of things", CMCA, *WEIGHTS.values(), FIRST, "Oracle of relations")
     rows = list(dict.fromkeys(name for of in gains.values() for name in of))
     return {
-        "levels": lambda: table(systems, list(gains), lambda system, name: interval(
-            _logs(evidence, name).effect({(system, "rank"): 1}), 2)),
+        "levels": lambda: table(systems, list(gains), lambda system, name: (
+            _logs(evidence, name).effect({(system, "rank"): 1}).told(2, sign=""))),
         "gains": lambda: table(rows, gains, lambda row, of: of[row].told() if row in of else None),
     }  # fmt: skip
 

@@ -253,7 +253,7 @@ def training_curve(history: Sequence[Mapping[str, float]]) -> Figure:
         "dev loss between documents": {"": [epoch["dev_loss"] for epoch in history]},
         "dev AUC of links, never shown, %": {"": [epoch["dev_AUC"] for epoch in history]},
     }
-    return plots.from_start(panels, dict(zip(panels, (0.4, 50), strict=True)))
+    return plots.curves(panels, dict(zip(panels, (0.4, 50), strict=True)), first=0)
 
 
 # --- Figures of the evidence -----------------------------------------------------------------
