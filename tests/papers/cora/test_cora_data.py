@@ -162,8 +162,11 @@ def test_photographs_with_other_regions_are_named_with_their_file_alone(tmp_path
     with pytest.raises(DataError, match="gridthings24"):
         load_study("flickr8k", ["flickr8k_things"])
     (path := tmp_path / data.THINGS).parent.mkdir(parents=True)
-    np.save(path, rows)
+    np.save(path, rows[:, :16])
     path.with_suffix(".ids.txt").write_text("val.jpg\ntest.jpg\ntrain.jpg\n")
+    with pytest.raises(DataError, match=r"\(3, 16, 2\) is not \(images, 24, width\)"):
+        load_study("flickr8k")
+    np.save(path, rows)
     study = load_study("flickr8k")
     both, cells, boxes = (study["flickr8k_things" + e].images for e in ("", "_grid", "_boxes"))
     assert np.array_equal(both["train"].features, rows[2:])

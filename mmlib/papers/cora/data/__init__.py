@@ -102,6 +102,9 @@ def _with_regions(collection: Captions, name: str) -> Captions:
     if regions is None:
         return collection
     store = open_features(data_dir() / THINGS)  # the set in use remains the one of "flickr8k"
+    if store.array.shape[1:-1] != (24,):
+        shape = store.array.shape
+        raise DataError(f"{store.path}: {shape} is not (images, 24, width) (get the file again)")
     images = {
         split: replace(of_split, features=store.rows(of_split.ids)[:, regions])
         for split, of_split in collection.images.items()
