@@ -73,8 +73,7 @@ class InteractionHead(CoherenceHead):
 # %% [markdown]
 # With $d_c$ = (w, w) and $v_c$ = −w/2, the right pairs of exercise 3 get log-odds of w/2 and the
 # wrong ones −w/2. The loss falls towards 0 as w grows. To train with it, put it in the place of
-# `CoherenceHead` in the class `CoherenceModel`. In our evidence a head on the products alone
-# retrieves no better.
+# `CoherenceHead` in the class `CoherenceModel`.
 
 # %% [markdown]
 # ## Exercise 5. Fewer labels
