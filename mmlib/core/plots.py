@@ -176,8 +176,8 @@ def legend_below(figure: Figure, columns: int = 5) -> None:
         handles, labels = axis.get_legend_handles_labels()
         marks |= dict(zip(labels, handles, strict=True))
     figure.legend(
-        [*marks.values()], [*marks], loc="outside lower center", ncols=min(columns, len(marks)),
-        fontsize=8,
+        [*marks.values()], [*marks], loc="outside lower center", fontsize=8,
+        ncols=min(columns, len(marks) or 1),
     )  # fmt: skip
 
 

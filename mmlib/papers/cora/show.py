@@ -257,7 +257,7 @@ def question(pictures: CaptionedImages, image: int, caption: str) -> Figure:
         axis.spines[:].set(visible=row == image, color=plots.TRUE, linewidth=4)
     above.suptitle(f'Which picture is "{caption}"?', fontsize=11)
     (graph,) = scenegraph.parse([caption])
-    title = "Its graph: objects blue, attributes orange, relations arrows"
+    title = "Its graph: blue objects, orange attributes, arrows"
     scenegraph.draw(graph, below.subplots(), title=title)
     return figure
 
@@ -344,17 +344,16 @@ def figures(evidence: Evidence) -> Mapping[str, Callable[[], Figure]]:
     if evidence.header["tier"] == systems.CONTROLLED_TIER:
         of = {("binding", ""): binding_map, ("drawn", "drawn"): binding_drawn}
         return {n: partial(draw, evidence) for (n, k), draw in of.items() if _trained(evidence, k)}
-    panels = {}
+    panels: dict[str, Any] = {}
     for name in (name for name in evidence.datasets if not name.endswith(WITH_BERT)):
-        if not (shown := [r for r in with_rows(evidence, name, ORDER) if r != "Random"]):
-            continue
+        shown = [row for row in with_rows(evidence, name, ORDER) if row != "Random"]
         values = {row: evidence.values(name, row, "RSUM") for row in shown}
-        best_first = sorted(values, key=lambda row: -values[row].mean())
-        panels[name] = {row: values[row] for row in best_first}, evidence.clusters(name)
+        best_first = dict(sorted(values.items(), key=lambda row: -row[1].mean()))
+        panels |= {name: (best_first, evidence.clusters(name))} if shown else {}
     oracles = {row["system"] for row in systems.ORACLES}
     label = "RSUM (at best 600)"
     overview = partial(plots.overview, panels, systems.SYSTEMS, label, aside=oracles)
-    return {"overview": overview, "curves": partial(curves, evidence)}
+    return {"overview": overview, "curves": partial(curves, evidence)} if panels else {}
 
 
 def curves(evidence: Evidence, compared: Sequence[str] = (*COMPARED, VSE, AUTHORS)) -> Figure:

@@ -166,8 +166,10 @@ def test_figures_have_the_systems_and_collections_on_record(controlled):
     assert [text.get_text() for text in axis.texts] == [f"{mean:.0f}" for mean in means]
     assert "in 1 of 1 collections" in figures["drawn"].axes[0].get_title()
     fewer = made_up_cora.without(made_up_cora.make("controlled", "unseen pairs", seeds=1), "CORA")
-    [(name, draw)] = show.figures(fewer).items()
-    assert (name, len(draw().axes[0].texts)) == ("binding", 3)
+    assert [len(draw().axes[0].texts) for draw in show.figures(fewer).values()] == [3]  # the map
+    assert show.figures(made_up_cora.make(dataset="world_bert", seeds=1)) == {}
+    bare = made_up_cora.without(made_up_cora.make(seeds=1), *show.COLOURS, show.VSE, show.AUTHORS)
+    show.figures(bare)["curves"]()  # of no system a curve
 
 
 def test_a_training_has_stalled_where_it_ends_far_below_the_best_of_its_system(controlled):
@@ -184,8 +186,8 @@ def test_a_training_has_stalled_where_it_ends_far_below_the_best_of_its_system(c
 
 
 def test_the_summary_has_the_means_of_both_measures(evidence):
-    figure = show.summary([evidence])
+    axes = show.summary([evidence]).axes
     names = show.CORA, show.TWO_STEP, show.JOINT, show.VSE, show.SEQUENCE, BAG.system
-    for axis, metric in zip(figure.axes, ("in family", "RSUM"), strict=True):
+    for axis, metric in zip(axes, ("in family", "RSUM"), strict=True):
         means = [np.nanmean(evidence.values("world", name, metric)) for name in names]
         assert list(axis.containers[0][0].get_xdata()) == pytest.approx(means)
