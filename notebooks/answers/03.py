@@ -106,8 +106,8 @@ def conclude(two_step, joint):
 # for encoder in percent:
 #     for number in range(3):
 #         model = assemble(encoder, larger, toy_budget, number)
-#         _, right = learn(model, larger, toy_budget, 10, number, caption_loss)
-#         percent[encoder].append(right[-1])
+#         _, percents = fit(model, larger, toy_budget, 10, number, caption_loss)
+#         percent[encoder].append(percents[-1])
 # print(percent, conclude(percent[GraphText], percent[JointText]))
 # ```
 #
