@@ -102,7 +102,9 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
         return f"{of_seeds.mean():.2f}{spread}"
 
     def share(term: Term) -> str:
-        gained, most = (cells.values({t: -1, CMCA_RANK: 1}) for t in (term, CMCA_ORACLE))
+        # Of the same seeds: a term that counts 0 leaves out those that it lacks.
+        pairs = {CMCA_ORACLE: 0, term: -1, CMCA_RANK: 1}, {term: 0, CMCA_ORACLE: -1, CMCA_RANK: 1}
+        gained, most = map(cells.values, pairs)
         return ratio(gained, most, evidence.clusters(dataset)).told(0, times=100)
 
     columns: dict[str, Callable[[Term], str]] = {"log2 rank": level}
