@@ -2,7 +2,7 @@
 
 The constructions are those of captions (noun phrases with participles, clothes, places, lists,
 "there is", "a photo of"), the labels and attachments Universal Dependencies' as EWT uses them. The
-words are the picture world's, the lists below, and now and then any word of EWT.
+words are the picture world's, those of `caption_trees.yaml`, and now and then any word of EWT.
 """
 
 from collections import Counter, defaultdict
@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from mmlib.core.paths import table_beside
 from mmlib.world import words
 
 Row = tuple[str, bool, str, str, int, str]  # word, space after, UPOS, features, head, label
@@ -57,230 +58,36 @@ class Node:
 
 # --- Words -----------------------------------------------------------------------------------
 
+_WORDS: dict[str, list[str]] = table_beside(__file__)
 # fmt: off
-IRREGULAR_PLURALS = dict(pair.split("/") for pair in (
-    "man/men woman/women child/children person/people foot/feet tooth/teeth mouse/mice goose/geese "
-    "sheep/sheep fish/fish deer/deer knife/knives leaf/leaves shelf/shelves policeman/policemen "
-    "fireman/firemen snowman/snowmen fisherman/fishermen scarf/scarves calf/calves loaf/loaves "
-    "hoof/hooves glasses/glasses sunglasses/sunglasses jeans/jeans shorts/shorts pants/pants "
-    "goggles/goggles trousers/trousers pajamas/pajamas overalls/overalls clothes/clothes"
-).split())
-ALWAYS_PLURAL = frozenset("glasses sunglasses jeans shorts pants goggles trousers pajamas overalls "
-                          "clothes".split())
-PEOPLE = (
-    "man woman boy girl child person kid toddler baby guy lady gentleman teenager adult couple "
-    "surfer skateboarder snowboarder skier biker cyclist climber hiker runner swimmer dancer "
-    "musician guitarist singer worker player athlete gymnast wrestler boxer racer rider driver "
-    "chef cook waiter waitress vendor farmer fisherman fireman policeman officer soldier student "
-    "teacher doctor nurse bride groom mother father brother sister friend boyfriend girlfriend "
-    "pedestrian spectator tourist performer actor artist painter photographer carpenter mechanic "
-    "clown cowboy cheerleader batter pitcher catcher goalie referee coach jogger skater "
-    "businessman model girl boy man woman man woman boy girl".split()
+(
+    PEOPLE, PERSON_COMPOUNDS, ANIMALS, ANIMAL_COMPOUNDS, THINGS, THING_COMPOUNDS, GARMENTS,
+    GARMENT_COMPOUNDS, PLACES, PLACE_COMPOUNDS, BODY, COLOURS, ADJECTIVES, PREDICATIVES,
+    ADVERBS_OF_ADJECTIVES, STATE_ADJECTIVES, HYPHENED, TRANSITIVE, INTRANSITIVE, MANNERS,
+    CONTROL, PASSIVES, QUANTITIES, CONTAINERS, CONTENTS, NUMBERS,
+) = (
+    _WORDS[name] for name in (
+        "people person_compounds animals animal_compounds things thing_compounds garments "
+        "garment_compounds places place_compounds body colours adjectives predicatives "
+        "adverbs_of_adjectives state_adjectives hyphened transitive intransitive manners control "
+        "passives quantities containers contents numbers"
+    ).split()
 )
-PERSON_COMPOUNDS = (
-    "construction worker, soccer player, football player, tennis player, baseball player, "
-    "basketball player, hockey player, rugby player, police officer, rock climber, street vendor, "
-    "race car driver, mountain biker, motorcycle rider, street performer, ballet dancer, "
-    "bmx rider, dirt biker, roller skater, bull rider, lacrosse player, ice skater, horse rider, "
-    "school girl, school boy, fire fighter, wind surfer, bike rider, bus driver, taxi driver"
-).split(", ")
-ANIMALS = (
-    "dog cat horse bird sheep cow duck puppy kitten goat elephant giraffe zebra bear lion tiger "
-    "monkey parrot seagull pigeon swan goose chicken squirrel rabbit deer fox wolf poodle bulldog "
-    "greyhound retriever labrador terrier beagle dalmatian collie camel donkey pig lamb foal bull "
-    "fish turtle butterfly owl eagle dog dog dog cat horse animal".split()
-)
-ANIMAL_COMPOUNDS = ("polar bear, border collie, golden retriever, german shepherd, guide dog, "
-                    "race dog, farm animal, sea lion, guinea pig, police dog, house cat"
-                    ).split(", ")
-THINGS = (
-    "ball kite umbrella bench box balloon chair lamp car bus bicycle boat truck bike motorcycle "
-    "skateboard surfboard snowboard scooter wagon stroller train plane airplane helicopter tractor "
-    "van taxi canoe kayak raft sled stick frisbee bone toy rope leash basket bucket bag backpack "
-    "purse suitcase book newspaper magazine phone camera laptop computer guitar drum violin "
-    "trumpet flute piano microphone sign flag banner cup mug glass bottle plate bowl pizza cake "
-    "sandwich apple banana orange pie cookie hotdog hamburger fork spoon knife pan pot table desk "
-    "couch sofa bed pillow blanket shelf mirror clock vase flower tree bush plant cactus house "
-    "tower barn tent building fence wall gate door window ladder bridge fountain statue monument "
-    "rock boulder log branch hurdle pole post net racket bat glove helmet paddle oar wheel tire "
-    "hose broom shovel hammer saw candle lollipop balloon doll puppet swing slide trampoline "
-    "rail ramp puddle snowball sandcastle cigarette drink meal fruit food snack toy stroller cart "
-    "television keyboard remote towel brush toothbrush".split()
-)
-THING_COMPOUNDS = (
-    "tennis racket, tennis ball, soccer ball, baseball bat, baseball glove, fire hydrant, "
-    "stop sign, traffic light, street light, lamp post, parking meter, park bench, picnic table, "
-    "coffee table, coffee cup, wine glass, cell phone, teddy bear, birthday cake, ice cream, "
-    "hot dog, dirt bike, mountain bike, fire truck, pickup truck, police car, race car, toy car, "
-    "shopping cart, shopping bag, fishing pole, fishing rod, diving board, swing set, rope swing, "
-    "chain link fence, brick wall, stone wall, tree branch, tree trunk, school bus, rubber ball, "
-    "plastic bottle, paper plate, train track, sailing boat, sailboat, motor boat, life jacket, "
-    "rope bridge, beach ball, water bottle, computer screen, kitchen counter, street sign, "
-    "computer keyboard, bunk bed, bath tub, cutting board, snow mobile, rubber duck, ski lift, "
-    "pool table, sand castle, climbing wall, balance beam, tree house, camp fire"
-).split(", ")
-GARMENTS = (
-    "shirt dress sweater jersey pullover gown jacket coat hat cap helmet suit skirt uniform hoodie "
-    "vest scarf tie costume bikini swimsuit wetsuit robe jeans shorts pants glasses sunglasses "
-    "goggles boots shoes sandals gloves mask apron bandanna collar harness backpack outfit "
-    "headband necklace t-shirt t-shirt tank-top blouse kilt kimono turban wig clothes".split()
-)
-GARMENT_COMPOUNDS = ("baseball cap, cowboy hat, soccer uniform, bathing suit, tank top, "
-                     "swim trunks, life vest, hard hat, tee shirt, ski mask, wedding dress, "
-                     "business suit, winter coat, rain coat, football jersey, dress shirt, "
-                     "safety vest, army uniform, snow suit, head scarf, santa hat").split(", ")
-PLACES = (
-    "beach park street desert snow forest field mountain lawn grass sand town city road sidewalk "
-    "path trail hill river lake ocean sea pool pond yard garden kitchen bathroom bedroom room "
-    "restaurant cafe bar store shop market station airport stadium court rink gym playground farm "
-    "meadow woods jungle canyon cliff valley shore coast pier dock harbor alley corner crosswalk "
-    "intersection highway tunnel bridge hallway classroom office library museum church stage "
-    "arena track ramp ground floor water air sky dirt mud crowd background distance foreground "
-    "sunset night day rain shade sun dark porch deck balcony roof backyard stream waterfall "
-    "rapids waves subway bus train car boat".split()
-)
-PLACE_COMPOUNDS = (
-    "city street, parking lot, swimming pool, soccer field, baseball field, football field, "
-    "tennis court, basketball court, dirt road, dirt path, dirt track, mountain trail, "
-    "train station, bus stop, living room, dining room, hotel room, skate park, race track, "
-    "mountain lake, mountain valley, city park, forest floor, desert sand, football stadium, "
-    "street corner, grocery store, shopping mall, water park, amusement park, ice rink, "
-    "country road, river bank, subway station, bowling alley, snow bank, construction site, "
-    "boxing ring, forest trail, hiking trail, movie theater, hospital bed, tree line"
-).split(", ")
-BODY = ("hand hand arm arm head mouth mouth face leg foot hair back shoulder lap tongue ear tail "
-        "neck eye beard mustache nose knee stomach chest finger hip paw wing fur").split()
-COLOURS = ("red orange yellow green blue purple pink brown black white gray grey tan blond blonde "
-           "dark light scarlet violet golden silver beige maroon turquoise black white brown red "
-           "blue green yellow".split())
-ADJECTIVES = (
-    "small little tiny large big huge tall young old older younger elderly long short striped "
-    "stripy spotted dotted checked checkered plain wooden metal stone plastic grassy snowy sandy "
-    "rocky muddy dry wet dirty clean empty busy crowded bright dark colorful shiny fluffy furry "
-    "hairy shaggy happy sad smiling bald shirtless barefoot blond muscular asian african american "
-    "female male fancy beautiful pretty cute red-headed curly open closed broken shallow deep "
-    "steep flat round square tall giant thin fat heavy green lush urban rural public outdoor "
-    "indoor hot cold sunny cloudy rainy wintry shady steaming fresh ripe white".split()
-)
-PREDICATIVES = ("happy sad tired wet dirty alone asleep awake ready busy open closed empty full "
-                "bald shirtless barefoot excited small big tall young old dry close visible "
-                "upside-down").split()
-ADVERBS_OF_ADJECTIVES = "very brightly quite partially extremely really heavily freshly".split()
-STATE_ADJECTIVES = ("colored painted decorated dressed lit covered crowded parked paved broken "
-                    "frozen").split()
-HYPHENED = ("bright-red dark-blue light-green medium-sized snow-covered red-haired long-haired "
-            "brown-haired dark-skinned short-sleeved multi-colored black-haired tree-lined "
-            "rain-soaked brightly-colored blue-eyed well-dressed middle-aged graffiti-covered "
-            "bright-yellow salmon-colored").split()
-TRANSITIVE = (
-    "hold hold hold carry carry wear ride ride throw catch kick hit chase chase pull push watch "
-    "eat drink play read paint climb pet feed hug kiss touch lift clutch grasp pursue face cross "
-    "photograph film cut cook prepare wash clean brush swing toss bounce bite chew lick sniff "
-    "lead walk drive fly row paddle steer pedal jump ride clear approach pass enter leave fix "
-    "repair build dig make take show display examine inspect use operate balance shake grab "
-    "retrieve fetch tackle block guard surround overlook follow support sell buy serve stir pour "
-    "slice wave roll have spray blow light smoke squeeze tie open close fill draw "
-    "sweep load".split()
-)
-INTRANSITIVE = (
-    "stand stand sit sit walk walk run run jump jump lie sleep rest wait play play smile laugh "
-    "talk dance sing swim fly float drive move eat leap hop crawl climb race sprint stroll wander "
-    "jog skate ski surf snowboard skateboard dive fall slide kneel crouch squat pose perform cheer "
-    "work cook fish hike ride swing roll bounce graze peck gallop trot waddle prowl soar glide "
-    "hover drift snack feed relax lean look stare watch wait shop sail bark fight wrestle box "
-    "splash bathe nap yawn cry scream shout yell clap wave bow exercise stretch gather march "
-    "parade compete practice travel camp study".split()
-)
-# verb, preposition: what is done to or with the noun
-PREPOSITIONAL = [pair.split() for pair in (
-    "jump over, jump into, jump onto, jump off, leap over, look at, look at, look out, "
-    "look through, stare at, point at, play with, play with, play in, run through, run across, "
-    "run after, run along, chase after, walk down, walk along, walk past, walk across, "
-    "walk through, climb up, climb over, sit on, sit on, sit in, sit at, stand on, stand near, "
-    "stand next+to, sit next+to, stand beside, lie on, lie in, lean on, lean against, sleep on, "
-    "swim in, ride on, ride down, slide down, skate down, dive into, fall off, fall into, "
-    "reach for, hang from, work on, talk on, talk to, talk with, speak into, laugh at, smile at, "
-    "wait for, bark at, swing on, bite on, chew on, drink from, eat from, fly over, fly through, "
-    "stand behind, hide behind, stand under, sit under, crawl under, crawl through, pose for, "
-    "pose with, come out+of, jump out+of, hop over, drive through, drive on, float on, kneel on, "
-    "crouch beside, stand in+front+of, sit in+front+of, pose in+front+of, walk in+front+of, "
-    "stand on+top+of, sit on+top+of, lie on+top+of, stand among, compete in, perform on, "
-    "walk towards, run towards, run toward, kneel beside, race around, run around, look into, "
-    "squat near, perch on, play on, splash in, rest on, stand against, stand by, sit by, lie by"
-).split(", ")]
-PARTICLES = [pair.split() for pair in
-             "pick up, put on, hold up, lift up, take off, throw away, hold out, set up, blow out, "
-             "put down, hang up, dig up, open up, carry away, stick out, blow up, tear up"
-             .split(", ")]
-VERB_ADVERBS = [pair.split() for pair in
-                "lie down, sit down, sit up, stand up, bend down, bend over, lean back, look on, "
-                "walk around, run around, race along, rush along, drive along, go along, pass by, "
-                "roll along, sail along, walk by, stand still, sit together, play together, "
-                "run away, walk away, look up, look down, look away, jump up, stand outside, "
-                "hang out, stand around, come out, play outside, eat outside, stand nearby, "
-                "walk together, sit outside, fall down, look back, ride along, dress up, run by"
-                .split(", ")]
-PARTICLE_ADVERBS = frozenset("down up out over on by".split())
-MANNERS = ("quickly slowly high happily together outside alone outdoors playfully indoors nearby "
-           "quietly peacefully away down fast closely still".split())
-CONTROL = ("try attempt prepare begin start want wait try try".split())
-PASSIVES = ("hold chase ride pursue follow carry lead pull push surround feed wash throw watch pet "
-            "kiss catch hit bite lift drive cover paint walk brush help teach tackle".split())
-# participles of state: "seated on a bench", "covered in mud"
-STATES = [pair.split() for pair in (
-    "seat on, seat at, seat in, perch on, cover in, cover with, dress in, dress in, "
-    "dress as, park on, park in, park next+to, park in+front+of, fill with, surround by, "
-    "stretch-out on, curl-up on, gather around, line-up on, decorate with, wrap in, "
-    "attach to, tie to, suspend from, crowd around, huddle in, mount on, make of, "
-    "strap to, set on, prop against, submerge in, bundle-up in"
-).split(", ")]
-QUANTITIES = ("pair couple group group group crowd bunch trio team row line herd flock pack number "
-              "variety set stack pile".split())
-CONTAINERS = ("cup glass bottle bowl plate mug can slice piece bag basket box bucket jar".split())
-CONTENTS = ("water coffee wine beer milk tea juice soup rice pizza cake bread cheese fruit food "
-            "popcorn chocolate salad meat candy".split())
-NUMBERS = "two two two three three four five six seven eight ten 2 3 4".split()
-ON_NOUN = [("with", 5), ("near", 2), ("next+to", 2), ("behind", 1.5), ("in+front+of", 2),
-           ("beside", 1), ("by", 1), ("on", 3), ("under", 1), ("in", 2), ("at", 1),
-           ("on+top+of", 1),
-           ("to+the+left+of", 1.5), ("to+the+right+of", 1.5), ("on+the+left+of", 0.8),
-           ("on+the+right+of", 0.7), ("left+of", 0.8), ("right+of", 0.8), ("close+to", 1),
-           ("not+far+from", 0.7), ("beneath", 0.5), ("underneath", 0.5), ("below", 0.5),
-           ("above", 0.5), ("beyond", 0.5), ("alongside", 0.7), ("among", 0.3), ("inside", 0.4),
-           ("outside", 0.3), ("around", 0.3), ("against", 0.3), ("on+the+side+of", 0.4),
-           ("in+the+middle+of", 0.4), ("at+the+edge+of", 0.4), ("between", 0.2), ("from", 0.2),
-           ("over", 0.3), ("outside+of", 0.2), ("across+from", 0.2)]
-AT_PLACE = [("in", 6), ("on", 6), ("at", 3), ("near", 1.5), ("by", 1), ("through", 1), ("along", 1),
-            ("down", 1), ("across", 1), ("next+to", 0.7), ("outside", 0.5), ("over", 0.4),
-            ("in+front+of", 0.6), ("inside", 0.4), ("beside", 0.5), ("up", 0.5), ("into", 0.5),
-            ("around", 0.4), ("at+the+foot+of", 0.3), ("on+the+side+of", 0.6), ("among", 0.3),
-            ("in+the+middle+of", 0.7), ("at+the+edge+of", 0.4), ("against", 0.3), ("toward", 0.3),
-            ("on+the+edge+of", 0.3), ("on+the+shore+of", 0.3), ("under", 0.3), ("above", 0.2),
-            ("off", 0.3), ("from", 0.3), ("during", 0.2), ("past", 0.3), ("onto", 0.3),
-            ("on+top+of", 0.4), ("along+the+side+of", 0.2), ("away+from", 0.3), ("out+of", 0.3)]
-IRREGULAR = {  # verb -> third person, -ing, past participle where a rule would not make them
-    row.split("/")[0]: tuple(row.split("/")[1:]) for row in
-    "have/has/having/had lie/lies/lying/lain tie/ties/tying/tied hold/holds/holding/held "
-    "ride/rides/riding/ridden throw/throws/throwing/thrown catch/catches/catching/caught "
-    "hit/hits/hitting/hit eat/eats/eating/eaten read/reads/reading/read feed/feeds/feeding/fed "
-    "cut/cuts/cutting/cut swing/swings/swinging/swung bite/bites/biting/bitten "
-    "lead/leads/leading/led drive/drives/driving/driven fly/flies/flying/flown "
-    "leave/leaves/leaving/left build/builds/building/built dig/digs/digging/dug "
-    "make/makes/making/made take/takes/taking/taken show/shows/showing/shown "
-    "shake/shakes/shaking/shaken sell/sells/selling/sold buy/buys/buying/bought "
-    "blow/blows/blowing/blown light/lights/lighting/lit draw/draws/drawing/drawn "
-    "sweep/sweeps/sweeping/swept stand/stands/standing/stood sit/sits/sitting/sat "
-    "run/runs/running/run swim/swims/swimming/swum fall/falls/falling/fallen "
-    "sleep/sleeps/sleeping/slept sing/sings/singing/sung fight/fights/fighting/fought "
-    "put/puts/putting/put set/sets/setting/set come/comes/coming/come wear/wears/wearing/worn "
-    "teach/teaches/teaching/taught begin/begins/beginning/begun hang/hangs/hanging/hung "
-    "tear/tears/tearing/torn speak/speaks/speaking/spoken bend/bends/bending/bent "
-    "drink/drinks/drinking/drunk ski/skis/skiing/skied see/sees/seeing/seen go/goes/going/gone "
-    "stick/sticks/sticking/stuck get/gets/getting/gotten make/makes/making/made".split()
-}
-DOUBLED = frozenset("run swim sit hop jog nap clap wrap hug pet grab trot chop cut dig hit put set "
-                    "stir shop skip strap prop step spin skid".split())
 # fmt: on
+PREPOSITIONAL, PARTICLES, VERB_ADVERBS, STATES = (
+    [pair.split() for pair in _WORDS[name]]
+    for name in ("prepositional", "particles", "verb_adverbs", "states")
+)
+ALWAYS_PLURAL, PARTICLE_ADVERBS, DOUBLED = (
+    frozenset(_WORDS[name]) for name in ("always_plural", "particle_adverbs", "doubled")
+)
+ON_NOUN, AT_PLACE = (
+    [(word, float(weight)) for word, weight in map(str.split, _WORDS[name])]
+    for name in ("on_noun", "at_place")
+)
+IRREGULAR_PLURALS = dict(pair.split() for pair in _WORDS["irregular_plurals"])
+# verb -> third person, -ing, past participle where a rule would not make them
+IRREGULAR = {verb: tuple(forms) for verb, *forms in map(str.split, _WORDS["irregular"])}
 
 
 def plural_of(noun: str) -> str:

@@ -1,17 +1,21 @@
 """Where figures come from: recordings, their commits and machines, seeds, settings, commands."""
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pages
 
+from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED, Evidence
 from mmlib.core.experiment import Experiment
 from mmlib.core.recordings import ranges
 
 MOST_GAPS = 4  # of a record that are named in a line
+NUMBER = re.compile(r"\d*\.?\d+(e-?\d+)?")
 
 
 def commands(number: str, tier: str, found: Evidence) -> list[str]:
@@ -87,26 +91,54 @@ def seeds_table(found: Evidence, words: Mapping[str, str]) -> str:
 
 
 def settings_table(
-    experiment: Experiment[Any, Any], found: Evidence, words: Mapping[str, str]
-) -> str:
-    """A row a setting, a column a group of data sets with the same ones, then the paper's."""
-    groups: dict[str, list[str]] = {}
-    flat: dict[str, dict[str, str]] = {}
-    for name, settings in found.header["settings"].items():
-        values = _flat(settings)
-        key = repr(sorted(values.items()))
-        flat[key] = values
-        groups.setdefault(key, []).append(words.get(name, name))
-    of_paper = list(experiment.datasets("paper"))
-    paper = _flat(asdict(experiment.budget("paper", of_paper[0]))) if of_paper else {}
-    columns = ["setting", *("; ".join(names) for names in groups.values())]
-    rows = [
-        [setting, *(flat[key].get(setting, pages.NONE) for key in groups)]
-        + ([paper.get(setting, pages.NONE)] if of_paper else [])
-        for setting in dict.fromkeys(name for values in flat.values() for name in values)
-    ]
-    table = pages.rows_table(columns + ["the paper's"] * bool(of_paper), rows)
-    return pages.folded("Settings", table, len(rows))
+    experiment: Experiment[Any, Any], written: str, tiers: Mapping[str, str],
+    words: Mapping[str, str],
+) -> str:  # fmt: skip
+    """A row a setting: the paper's, its code's, ours by tier as the budgets have them, and why.
+
+    written: rows of study.md, a pattern of settings, the paper's, the code's, and why ours differ.
+    Raises DataError for a setting without a row, a row without a setting, and a deviation without
+    a reason: from the paper, and where that does not say, from the code.
+    """
+    lines = [line for line in written.splitlines() if line.startswith("|")][2:]
+    known = {row[0]: row[1:] for row in ([c.strip() for c in n[1:-1].split("|")] for n in lines)}
+    ours: dict[str, dict[str, dict[str, list[str]]]] = {}  # setting, tier, value: data sets
+    recorded = [tier for tier in tiers if tier == "paper" or experiment.claims_of(tier)]
+    for tier, name in ((t, name) for t in recorded for name in experiment.datasets(t)):
+        budget = experiment.budget(tier, name)
+        applied = getattr(budget, "applied", lambda dataset, budget=budget: budget)(name)
+        for setting, value in _flat(asdict(applied)).items():
+            values = ours.setdefault(setting, {}).setdefault(tier, {})
+            values.setdefault(value, []).append(words.get(name, name))
+    rows, used = [], set()
+    for setting, by_tier in ours.items():
+        if not (pattern := next((p for p in known if fnmatchcase(setting, p)), "")):
+            raise DataError(f"study.md, Settings: no row for {setting!r}")
+        used.add(pattern)
+        paper, code, why = known[pattern]
+        meant = code if paper == pages.NONE else paper
+        others = [v for of in by_tier.values() for v in of if not _among(v, meant)]
+        if others and why == pages.NONE:
+            raise DataError(f"study.md, Settings: {setting} is {others[0]}, not {meant}: say why")
+        of_tiers = [_by_data_set(by_tier.get(tier, {})) for tier in recorded]
+        rows.append([setting, paper, code, *of_tiers, why])
+    if unused := known.keys() - used:
+        raise DataError(f"study.md, Settings: there is no setting {min(unused)!r}")
+    columns = ["setting", "paper", "authors' code", *(tiers[t] for t in recorded), "why"]
+    return pages.folded("Settings", pages.rows_table(columns, rows), len(rows))
+
+
+def _among(value: str, said: str) -> bool:
+    """Whether what is said is not known, or has a value among its words."""
+    words = {f"{float(w):g}" if NUMBER.fullmatch(w) else w for w in re.split(r"[\s;,()]+", said)}
+    return said in (pages.NONE, value) or value in words
+
+
+def _by_data_set(values: Mapping[str, Sequence[str]]) -> str:
+    """The value of most data sets, then the others, each with its data sets."""
+    most = max(values, key=lambda value: len(values[value]), default=pages.NONE)
+    others = [f"{value} ({', '.join(of)})" for value, of in values.items() if value != most]
+    return "; ".join([most, *others])
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, str]:

@@ -35,11 +35,11 @@ from mmlib.suite.papers import experiment as experiment_of
 ROOT = Path(__file__).resolve().parent.parent
 TIER_NAMES = {tier: name[:1].upper() + name[1:] for tier, name in KINDS.items()}
 # The sections that people write, in study.md, and those that are made, in the order of the page.
-STUDIED, VERDICTS, TABLES, FIGURES, PROTOCOL, DEVIATIONS, LIMITS, SOURCES = SECTIONS = (
-    "What was studied", "Verdicts", "Tables", "Figures", "Protocol and its history",
+STUDIED, VERDICTS, TABLES, FIGURES, PROTOCOL, SETTINGS, DEVIATIONS, LIMITS, SOURCES = SECTIONS = (
+    "What was studied", "Verdicts", "Tables", "Figures", "Protocol and its history", "Settings",
     "Deviations from the paper and the authors' code", "Limits", "Where the figures come from",
 )  # fmt: skip
-WRITTEN = (STUDIED, PROTOCOL, DEVIATIONS, LIMITS)
+WRITTEN = (STUDIED, PROTOCOL, SETTINGS, DEVIATIONS, LIMITS)
 NOTES, NARROW = "¹²³⁴⁵⁶⁷⁸⁹", "\u2009"  # a thin space between them
 SHORTEST_ALT = 31  # characters of a picture's description
 
@@ -54,8 +54,8 @@ parts that of the part that is named. Firm is what 99 % intervals and at least f
 trained part say, too. All claims are on [the ledger](../ledger.md)."""
 CLAIMS = """Every claim with its parts
 A line is a part with its 95 % interval, a diamond one alone, the band what would not matter."""
-EXPLAINED = """Settings have the names of their fields in its budgets. The last column of the \
-settings is the tier `paper`, which was never run in full."""
+EXPLAINED = """Settings have the names of their fields in the budgets, from which our columns are \
+made; – is what is not said. The tier `paper` was never run in full."""
 
 
 @dataclass(frozen=True)
@@ -155,10 +155,7 @@ def of_tier(notebook: str, tier: str, evidence: Path, pictures: Path | None) -> 
         VERDICTS: f"{verdicts_section(judged, words, tier)}\n\n{shown[0]}",
         TABLES: tables,
         FIGURES: "\n\n".join(shown[1:]),
-        PROTOCOL: "\n\n".join((
-            provenance.seeds_table(found, words.labels),
-            provenance.settings_table(experiment, found, words.labels),
-        )),
+        PROTOCOL: provenance.seeds_table(found, words.labels),
         SOURCES: provenance.recordings(number, tier, found, gaps),
     }  # fmt: skip
     return TierPart(judged, sections, digests)
@@ -241,10 +238,13 @@ def tables_section(tables: Mapping[str, pd.DataFrame], words: Words, tier: str =
     return "\n\n".join(filter(None, blocks))
 
 
-def printed_section(paper: str, words: Words) -> str:
-    """Tables of the paper, and what was counted in its data, as they are in its tables.json."""
+def printed_section(paper: str, words: Words, shown: str) -> str:
+    """Tables of the paper, and what was counted in its data, as they are in its tables.json.
+
+    shown: of the page; what stands there beside ours is not printed again.
+    """
     frames = {}
-    for name in words.printed:
+    for name in (n for n, said in words.printed.items() if said.splitlines()[0] not in shown):
         content = paper_tables(paper)[name]
         rows, columns = content["rows"], content["columns"]
         index = [[str(row.get("section") or "") for row in rows], [str(r["name"]) for r in rows]]
@@ -285,7 +285,7 @@ def picture(file: str, described_as: str, tier: str) -> str:
 
 def page(notebook: str, tiers: Mapping[str, TierPart]) -> str:
     number, paper = notebook[:2], PAPERS[notebook[:2]]
-    parts = written_parts(paper)
+    parts, words = written_parts(paper), words_of(paper)
     links = (
         f"Beside it: [the notebook](../../notebooks/{notebook}.ipynb), "
         "[the ledger](../ledger.md) of all claims, [the data sets](../../data/README.md)"
@@ -295,15 +295,19 @@ def page(notebook: str, tiers: Mapping[str, TierPart]) -> str:
     blocks.append("\n".join(f"- [{s}](#{anchor(s)})" for s in SECTIONS))
     for section in SECTIONS:
         blocks.append(f"## {section}")
-        before = {VERDICTS: RULE, PROTOCOL: parts[PROTOCOL]}.get(section, parts.get(section, ""))
+        before = {VERDICTS: RULE, SETTINGS: EXPLAINED}.get(section, parts.get(section, ""))
         blocks += [before] * bool(before)
         if section == PROTOCOL:
-            blocks += ["### Seeds and settings, as recorded", EXPLAINED.format(paper=paper)]
+            blocks += ["### Seeds, as recorded"]
+        if section == SETTINGS:
+            known = experiment_of(number), parts[SETTINGS], TIER_NAMES, words.labels
+            prose = parts[SETTINGS].partition("|")[0].strip()
+            blocks += filter(None, (prose, provenance.settings_table(*known)))
         level = "####" if section == PROTOCOL else "###"
         for tier, part in tiers.items():
             if part.sections.get(section):
                 blocks += [f"{level} {TIER_NAMES[tier]}", part.sections[section]]
-        if section == TABLES and (as_printed := printed_section(paper, words_of(paper))):
+        if section == TABLES and (as_printed := printed_section(paper, words, "\n".join(blocks))):
             blocks += ["### As printed or counted, without runs of ours", as_printed]
     return "\n\n".join(blocks) + "\n"
 

@@ -146,8 +146,8 @@ def read_weights(path: str | Path | None, model: str) -> Mapping[str, Tensor]:
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
             folder = Path(torch.hub.get_dir()) / "checkpoints"
             raise DataError(
-                f"{choice.url}: cannot be downloaded: {error} (fetch it elsewhere and give it with "
-                f"--weights FILE, or put it into {folder})"
+                f"{choice.url}: cannot be downloaded: {error} (fetch it elsewhere, into {folder}; "
+                "`mmlib data features` also takes it as --weights FILE)"
             ) from error
     path = Path(path)
     if not path.is_file():

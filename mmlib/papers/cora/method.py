@@ -43,6 +43,7 @@ from mmlib.papers.cora.run.systems import Settings, System
 POOL_TEMPERATURE = 0.1  # of the softmax
 RANK_WIDTH = 32  # of position encodings, and of the Bi-GRU's states
 BETAS = np.linspace(0, 1, 21)  # of eq. 14
+FOLD = 1000  # test images of MS-COCO that are searched together ("1K")
 
 # --- Pooling: many vectors to one -------------------------------------------------------------
 
@@ -226,7 +227,10 @@ class GraphEncoder(nn.Module):
     """A scene graph to one vector in two steps, and its entities on the way (Section 3.3).
 
     attributes, objects: layers of the Object-Attribute and the Object-Object GAT; context: eq. 6.
+    connected: FC of Table 3, all nodes of step two of a caption are neighbours.
     """
+
+    connected = False
 
     def __init__(
         self, concepts: ConceptEncoder, attributes: nn.ModuleList, context: RelationContext,
@@ -266,7 +270,13 @@ class GraphEncoder(nn.Module):
 
     def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Edges (source, target) of step two."""
-        return batch.object_edges()
+        return pairs_within(batch.caption) if self.connected else batch.object_edges()
+
+
+def pairs_within(group: Tensor) -> tuple[Tensor, Tensor]:
+    """Edges (source, target) between all nodes of a group (n,), and of each to itself."""
+    target, source = (group[:, None] == group).nonzero().T
+    return source, target
 
 
 # --- Image encoder (Section 3.2) ---------------------------------------------------------------
@@ -512,6 +522,17 @@ def per_item(ranks: Ranks) -> dict[str, np.ndarray]:
         for ranked in directions
     ]
     return {"rank": np.concatenate(directions).astype(float), "RSUM": np.concatenate(rsum)}
+
+
+def in_folds(scores: np.ndarray, image_of: np.ndarray) -> dict[str, np.ndarray]:
+    """`per_item` among an item's `FOLD` images alone (MS-COCO 1K), if scores (images, captions)
+    are of several folds: "rank, 1K", "RSUM, 1K".
+    """  # fmt: skip
+    if len(scores) % FOLD or len(scores) == FOLD:
+        return {}
+    together = np.arange(len(scores))[:, None] // FOLD == image_of // FOLD
+    ranks = ranks_of_scores(np.where(together, scores, -np.inf), image_of)
+    return {f"{name}, 1K": values for name, values in per_item(ranks).items()}
 
 
 def right_in_family(scores: np.ndarray, image_of: np.ndarray, size: int) -> np.ndarray:

@@ -34,6 +34,7 @@ OUR_NAMES, NAMES_IN, FIELDS = _TABLE["names"], _TABLE["names_in"], _TABLE["field
 MAIN, COLLECTIONS = _TABLE["main"], _TABLE["collections"]
 COLOURS = dict(zip((*COMPARED, JOINT), (*plots.COLOURS[:5], plots.COLOURS[6]), strict=True))
 ON_DEV = "dev_RSUM", "RSUM on dev"
+BERTS = {"CORA (BERT)": "CORA, BERT, prompts"}  # Table 1's and 2's with a BERT -> our collection's
 CHANCE = 100 / FAMILY
 BOUND = (CORA, JOINT, SEQUENCE, BAG)  # whose stalled trainings are counted in a table
 SHORT = {
@@ -58,13 +59,16 @@ def tables(evidence: Evidence) -> Mapping[str, Callable[[], pd.DataFrame]]:
             "stalled": lambda: table([*rows], BOUND, lambda r, s: _stalled(evidence, r, s), None),
         }
     plain: dict[str, Callable[..., pd.DataFrame]] = dict(
-        leads=_leads, table1=partial(_beside_printed, number="table1"),
-        table3=partial(_beside_printed, number="table3"), table4=_reranking, entities=_entities,
-        families=_families, times=_times, parse_errors=_parse_errors,
+        leads=_leads,
+        **{n: partial(_beside_printed, number=n) for n in ("table1", "table2", "table3")},
+        table4=_reranking, entities=_entities, families=_families, times=_times,
+        parse_errors=_parse_errors,
     )  # fmt: skip
     makers: dict[str, Callable[[], pd.DataFrame]] = {}
     for name in evidence.datasets:
-        more = plain if name == original(name) else {"leads": _leads}
+        left_out = ("table1", "table3") if name == "coco" else ("table2",)
+        more = {title: of for title, of in plain.items() if title not in left_out}
+        more = more if name == original(name) else {"leads": _leads}
         if name.endswith(WITH_BERT):
             more = {"table7": partial(_beside_printed, number="table7")}
         every = {"results": results, **more}
@@ -83,10 +87,12 @@ def with_rows(evidence: Evidence, dataset: str, names: Iterable[str]) -> list[st
     return [name for name in names if evidence.has(dataset, name, "rank")]
 
 
-def _recalls(evidence: Evidence, dataset: str, system: str) -> dict[str, np.ndarray]:
+def _recalls(
+    evidence: Evidence, dataset: str, system: str, metric: str = "rank"
+) -> dict[str, np.ndarray]:
     """R@K and median ranks both ways and RSUM: metric -> (seeds,)."""
     captions, images = captions_and_images(evidence, dataset)
-    ranks = evidence.values(dataset, system, "rank")
+    ranks = evidence.values(dataset, system, metric)
     of = {"i2t": ranks[:, images], "t2i": ranks[:, captions]}
     values = {f"{way}_r{k}": 100 * (r <= k).mean(axis=1) for way, r in of.items() for k in KS}
     values["rsum"] = np.sum(list(values.values()), axis=0)
@@ -133,12 +139,24 @@ def printed(number: str) -> pd.DataFrame:
 
 
 def _beside_printed(evidence: Evidence, dataset: str, number: str) -> pd.DataFrame:
+    """A printed table beside ours; of MS-COCO Table 2 has both test sets, Table 7 the small one."""
     paper = printed(number)
+    trained = systems.TABLES.get("table1" if number == "table2" else number, ())
     untrained = [row["system"] for row in (*systems.BASELINES, *systems.ORACLES)]
-    names = dict.fromkeys([*paper.index, *systems.TABLES.get(number, ()), *untrained])
-    rows = {name: _recalls(evidence, dataset, name) for name in with_rows(evidence, dataset, names)}
-    ours = table(rows, paper.columns, lambda of, metric: mean_and_deviation(of[metric]))
-    return beside(ours, paper)
+    names = dict.fromkeys([*paper.index, *trained, *untrained])
+    terms = {name: (dataset, name) for name in with_rows(evidence, dataset, names)}
+    terms |= {n: (dataset + WITH_BERT, s) for n, s in BERTS.items() if n in paper.index}
+
+    def cell(term: tuple[str, str], column: str) -> str | None:
+        test, metric = column.split("_", 1) if number == "table2" else ("", column)
+        folds = evidence.has(*term, "rank, 1K")
+        if test == "coco5k" and not folds:
+            return None  # it is another number of images
+        small = folds and (test == "coco1k" or number == "table7")
+        recalls = _recalls(evidence, *term, "rank, 1K" if small else "rank")
+        return mean_and_deviation(recalls[metric])
+
+    return beside(table(terms, paper.columns, cell), paper)
 
 
 def main(recorded: Iterable[Evidence]) -> pd.DataFrame:

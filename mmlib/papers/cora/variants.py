@@ -84,14 +84,6 @@ class ResidualEncoder(GraphEncoder):
         return hidden
 
 
-class FullyConnectedEncoder(GraphEncoder):
-    """FC of Table 3: all objects of a caption are neighbours."""
-
-    def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """All pairs of a caption's objects."""
-        return pairs_within(batch.caption)
-
-
 class JointEncoder(GraphEncoder):
     """Joint of Table 3: one GAT over objects and attributes at once, and so no entities."""
 
@@ -105,25 +97,13 @@ class JointEncoder(GraphEncoder):
 
     def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Those between objects, and between attribute and object both ways, with self-loops."""
+        if self.connected:
+            return method.pairs_within(torch.cat([batch.caption, batch.caption[batch.owner]]))
         nodes, (source, target) = batch.attribute_nodes, batch.object_edges()
         return (
             torch.cat([source, nodes, batch.owner, nodes]),
             torch.cat([target, batch.owner, nodes, nodes]),
         )
-
-
-class FullyConnectedJointEncoder(JointEncoder):
-    """Joint with FC: all of a caption's objects and attributes are neighbours."""
-
-    def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """All pairs of a caption's nodes."""
-        return pairs_within(torch.cat([batch.caption, batch.caption[batch.owner]]))
-
-
-def pairs_within(group: Tensor) -> tuple[Tensor, Tensor]:
-    """Edges (source, target) between all nodes of a group (n,), and of each to itself."""
-    target, source = (group[:, None] == group).nonzero().T
-    return source, target
 
 
 def pool_all(phrases: Tensor, batch: GraphBatch, pool: method.GPO) -> Tensor:
@@ -236,13 +216,6 @@ class TokenBERT(PhraseBERT):
         return self.standardised(states, states[method.valid(lengths, ids.shape[1])])
 
 
-ENCODERS = {  # by the number of steps, and what else changes
-    ("two", ""): GraphEncoder, ("two", "FC"): FullyConnectedEncoder,
-    ("two", "skips"): ResidualEncoder, ("one", ""): JointEncoder,
-    ("one", "FC"): FullyConnectedJointEncoder,
-}  # fmt: skip
-
-
 def build(
     system: System, settings: Settings, region_width: int, words: Tensor, bert: str | Path = ""
 ) -> Matcher:
@@ -255,8 +228,7 @@ def build(
     s, authors, joint = settings, system.form == "authors", system.steps == "one"
     if system.bert and (not bert or authors):
         raise ValueError(f"{system.system}: {'the code has no BERT' if bert else 'no BERT'}")
-    change = "FC" * system.connected + "skips" * system.residual
-    if (system.steps, change) not in ENCODERS:
+    if system.residual and (system.connected or joint):
         raise ValueError(f"{system.system}: skips are only in two steps on the parsed graph")
     images = method.ImageEncoder(
         region_width, s.width, s.heads, s.image_dropout, system.regions == "attention", authors
@@ -288,7 +260,9 @@ def build(
     ]
     if isinstance(context, AuthorsContext):  # last, as the recorded trainings drew their weights
         context.position = nn.Linear(16, s.width)
-    texts = ENCODERS[system.steps, change](
+    kind = ResidualEncoder if system.residual else JointEncoder if joint else GraphEncoder
+    texts = kind(
         concepts, nn.ModuleList(attributes), context, nn.ModuleList(objects), s.graph_dropout
     )
+    texts.connected = system.connected
     return Matcher(images, texts, system, settings)

@@ -1,6 +1,6 @@
 """Training and scoring on toy pairs: what a job answers; it can be stopped and repeated."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -254,13 +254,10 @@ def test_words_tell_relations_as_far_as_they_do(arrays):
 def test_the_grid_has_each_system_where_it_belongs(arrays):
     counts = {"Clue-like": 21, "CITE-like": 20, "flickr8k": 19, collections.MAP[0]: 2}
     assert {name: len(run.trained_systems(name)) for name in counts} == counts
-    assert len(collections.MAP) == 11
     for tier, dataset in (("world", "Clue-like"), ("world", collections.MAP[0]), ("paper", "cite")):
         rows = run.systems(tier, dataset)
         assert {"Random", "Ridge", run.PAIRS} < set(rows)
         assert rows["CMCM"]["relations"] == "all"
-    assert run.budget("paper", "clue") == run.Settings()
-    assert asdict(run.budget("paper", "cite"))["max_words"] == 200
 
 
 def test_arrays_know_their_clusters_and_what_was_changed(arrays):

@@ -9,7 +9,7 @@ from mmlib.core import evidence as records
 from mmlib.core.engine import tidy
 from mmlib.core.jobs import NO_SEED, Answer, Job
 from mmlib.core.ranking import KS, ranks_of_scores
-from mmlib.papers.cora.method import per_item, right_in_family
+from mmlib.papers.cora.method import in_folds, per_item, right_in_family
 from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.systems import CAPTIONS, ERRORS, PAPER, QUERY_TIME, RATES, SIZES
 
@@ -41,7 +41,7 @@ def make(tier="world", dataset="world", images=40, seeds=4):
             parts |= {f"attend {n}": n * 1e-3 for n in SIZES}
             rows = [{k: v * (1 + 0.1 * rng.random()) for k, v in parts.items()} for _ in "12345"]
             return Answer({}, rows)
-        values = per_item(ranks_of_scores(scores, image_of))
+        values = per_item(ranks_of_scores(scores, image_of)) | in_folds(scores, image_of)
         values["in family"] = right_in_family(scores, image_of, 4)
         rsum = values["RSUM"]
         if name == CAPTIONS:

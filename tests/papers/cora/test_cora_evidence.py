@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from mmlib.core.ranking import KS
-from mmlib.papers.cora import show
+from mmlib.core.tables import mean_and_deviation
+from mmlib.papers.cora import method, show
 from mmlib.papers.cora.claims import CLAIMS
 from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.systems import BAG, CAPTIONS, QUERY_TIME, SYSTEMS, System
@@ -128,6 +129,24 @@ def test_a_printed_row_stands_beside_the_system_that_it_names(table):
     rows = show.printed(table).rsum
     assert {name: rows[name] for name in PRINTED[table]} == PRINTED[table]
     assert set(rows.index) & {*OURS, "CORA, ensemble of two, reranked"} == set(PRINTED[table])
+
+
+def test_figures_on_ms_coco_stand_beside_the_papers_on_ms_coco(monkeypatch):
+    monkeypatch.setattr(method, "FOLD", 20)
+    parts = (made_up_cora.make("paper", name, seeds=2) for name in ("coco", "coco_bert"))
+    tables = show.tables(evidence := made_up_cora.together(*parts))
+    assert not {"table1_coco", "table3_coco"} & tables.keys()
+    shown, bert = tables["table2_coco"](), "CORA, BERT, prompts"
+    for row, *term in (("CORA", "coco", "CORA"), ("CORA (BERT)", "coco_bert", bert)):
+        for test, metric in (("coco5k", "rank"), ("coco1k", "rank, 1K")):
+            hits = 100 * (evidence.values(*term, metric)[:, :200] <= 5).mean(axis=1)
+            assert shown.loc[row, (f"{test}_t2i_r5", "ours")] == mean_and_deviation(hits)
+    small = tables["table7_coco_bert"]().loc[bert, ("rsum", "ours")]
+    assert small == shown.loc["CORA (BERT)", ("coco1k_rsum", "ours")]
+    scores = np.array([[3, 1, 9, 0], [2, 4, 0, 9], [9, 0, 1, 2], [0, 9, 3, 1.0]])
+    monkeypatch.setattr(method, "FOLD", 2)
+    folds = method.in_folds(scores, np.arange(4))["rank, 1K"]  # each alone, not behind the rest
+    assert folds.tolist() == [1, 1, 2, 2, 1, 1, 2, 2]
 
 
 def test_the_main_table_has_the_papers_figures_beside_ours(evidence):

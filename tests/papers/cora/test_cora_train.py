@@ -24,7 +24,6 @@ from mmlib.papers.cora.run.systems import (
     ORACLES,
     RATES,
     SYSTEMS,
-    Settings,
 )
 from mmlib.papers.cora.run.train import fresh, learning_rate, train, train_and_score
 
@@ -267,8 +266,3 @@ def test_the_jobs_of_a_record_have_every_system_once_and_its_budget(arrays, tier
     oracles = {"Oracle of the graph", *["Ideal bag of words"][: bag is not None]}
     chance = {"Random", "Ridge on words", "Ridge on the graph's words", CAPTIONS, "Query time"}
     assert untrained == oracles | (set() if tier == "controlled" else chance)
-
-
-def test_the_budgets_of_the_papers_data_are_the_papers():
-    assert systems.budget("paper", "f30k") == Settings()
-    assert systems.budget("paper", "coco") == Settings(batch=256)

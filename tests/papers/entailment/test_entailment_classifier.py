@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from mmlib.core.tables import paper_values
 from mmlib.features import encoders
 from mmlib.papers.entailment.method.classifier import (
     Batch,
@@ -308,9 +307,3 @@ def test_masked_copies_are_the_loop(rows, most, seed):
         assert torch.equal(result.images[j], image)
         assert result.labels[j] == 0
         assert result.counted[j].tolist() == [0, 1, int(kinds[i] == "mme")]
-
-
-def test_masking_is_by_default_as_in_the_paper():
-    ours, printed = Settings(), paper_values("entailment", "intext").value
-    assert ours.masking == printed["Image masking ratio"]
-    assert ours.masked == printed["Images masked per batch, at most"]

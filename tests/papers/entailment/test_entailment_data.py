@@ -3,16 +3,12 @@
 import os
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
-import pandas as pd
 import pytest
 import tiny_entailment as tiny
 
-from mmlib.core.errors import DataError
 from mmlib.features import words
 from mmlib.papers.entailment.data import load_arrays, load_study, photographs, world
 from mmlib.papers.entailment.data.arrays import starts_of
@@ -132,27 +128,3 @@ def test_judges_start_from_the_retriever_and_the_small_bert(study):
 def test_what_is_not_there_is_named(tier, datasets):
     with pytest.raises(ValueError, match=r"no (tier 'moon'|data 'flickr8k')"):
         load_study(tier, datasets)
-
-
-def test_no_test_image_of_flickr30k_trains_the_judge(monkeypatch):
-    """SNLI-VE has a split of its own, which crosses that of the captions."""
-    names = {"train": ("1.jpg", "2.jpg"), "dev": ("3.jpg",), "test": ("4.jpg", "5.jpg")}
-    pairs = pd.DataFrame({"image": [f"{i}.jpg" for i in (1, 2, 3, 4, 5, 6)], "label": "neutral",
-                          "hypothesis": "a", "caption": "b"})  # fmt: skip
-
-    def load(folder, split):
-        captions = (("a", "b"),) * len(names[split])
-        return SimpleNamespace(images=SimpleNamespace(ids=names[split], captions=captions))
-
-    monkeypatch.setattr(photographs.precomputed, "find", lambda name: Path("f30k"))
-    monkeypatch.setattr(photographs.precomputed, "load", load)
-    monkeypatch.setattr(photographs.snli_ve, "read", lambda split: pairs)
-    monkeypatch.setattr(photographs, "study_of", lambda *given: given[3])
-    monkeypatch.setenv("MMLIB_DATA", "none")
-    samples = photographs.load_paper(systems.BUDGETS["f30k"], 0)
-    assert {*samples["train"].image} == {0, 1}
-    assert {*samples["dev"].image} == {*samples["calibration"].image} == {0, 1, 2}
-    assert {*samples["SNLI-VE"].image} == {0, 1, 2, 3, 4}
-    names |= {"train": ("7", "8"), "dev": ("9",)}  # as without id_mapping.json
-    with pytest.raises(DataError, match=r"dev\.jsonl: no image is one of f30k, such as '7'"):
-        photographs.load_paper(systems.BUDGETS["f30k"], 0)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from mmlib.core import engine
+from mmlib.core.errors import DataError
 from mmlib.core.jobs import Job, Run
 from mmlib.core.records import Samples
 from mmlib.data.overlap import Weights, overlap_parts, stems
@@ -28,6 +29,7 @@ from mmlib.papers.entailment.method.calibration import (
     baseline_margin,
     rounded,
 )
+from mmlib.papers.entailment.method.classifier import load_pretrained
 from mmlib.papers.entailment.method.metrics import best_threshold
 from mmlib.papers.entailment.run import judge, systems
 from mmlib.papers.entailment.run.judge import training_rows
@@ -226,10 +228,12 @@ def test_pretrained_weights_go_where_a_model_has_their_names():
     before = model.b.weight.detach().clone()
     weights = {"a_embeddings.weight": torch.ones(2, 2), "b.weight": torch.ones(2, 2),
                "b.bias": torch.ones(3), "c": torch.ones(1)}  # fmt: skip
-    assert judge.load_pretrained(model, weights) == {"a_embeddings.weight", "b.bias"}
+    assert load_pretrained(model, weights) == {"a_embeddings.weight", "b.bias"}
     assert (model.a_embeddings.weight[:2] == 1).all()
     assert not (model.a_embeddings.weight[2] == 1).any()
     assert model.b.weight.equal(before)
+    with pytest.raises(DataError, match=r"none of 1 .* b.weight is \(2, 2\) and not \(3, 2\)"):
+        load_pretrained(model, {"b.weight": torch.ones(2, 2)})
 
 
 def test_a_judge_trained_apart_takes_kinds_one_after_another(monkeypatch):

@@ -52,6 +52,7 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         shape = len(test.features), len(test.image_of)
         scores = np.random.default_rng([7, job.seed]).random(shape, dtype=np.float32)
     values = per_item(ranks_of_scores(scores, test.image_of))
+    values |= method.in_folds(scores, test.image_of)
     if arrays.family > 1:
         values["in family"] = right_in_family(scores, test.image_of, arrays.family)
     return Answer({"test": values}, seconds=time.process_time() - started)

@@ -70,6 +70,6 @@ EXPERIMENT: Experiment[Study, Arrays] = Experiment(
     },
     bounds={  # RSUM is of an image with up to 30 captions
         "(dev_)?RSUM.*": (0, 1e4), r"entity to image, R@\d+|in family": (0, 100),
-        "rank|entity rank": (1, None), "objects|attributes|relations": (0, None)},
+        "rank(, 1K)?|entity rank": (1, None), "objects|attributes|relations": (0, None)},
     may_skip=r"entity rank|entity to image, R@\d+|in family|objects|attributes|relations",
 )  # fmt: skip

@@ -116,7 +116,7 @@ def parameter_groups(model: nn.Module, settings: Settings) -> list[dict[str, Any
 def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Train, and rank every test caption's image and every test image's captions.
 
-    Values by item, all captions and then all images (`per_item`): "rank" and "RSUM",
+    Values by item, all captions and then all images (`per_item`): "rank" and "RSUM", `in_folds`,
     and "in family" where there are families of images. A system of several members is their
     ensemble (similarities averaged, Section 4.2), with "RSUM of members" and, with entities,
     "RSUM, reranked" (eq. 14). Diagnostics are "RSUM, edge 30 %" and so on, of parse errors
@@ -141,6 +141,7 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     if system.members > 1:
         values = per_item(ranks_of_scores(similarity, test.image_of))
         values["RSUM of members"] = np.mean([of_member["RSUM"] for of_member in alone], axis=0)
+    values |= method.in_folds(similarity, test.image_of)
     if arrays.family > 1:
         values["in family"] = method.right_in_family(similarity, test.image_of, arrays.family)
     if dev and dev[0].entities is not None:

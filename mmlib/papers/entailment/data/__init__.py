@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from mmlib.papers.entailment.data import photographs, world
+from mmlib.papers.entailment.data import world
 from mmlib.papers.entailment.data.arrays import Arrays, Study
+from mmlib.papers.entailment.data.photographs import load_flickr8k, load_paper
 from mmlib.papers.entailment.run.systems import BUDGETS, DATASETS
 
-LOADERS = {
-    "world": world.load,
-    "flickr8k": photographs.load_flickr8k,
-    "paper": photographs.load_paper,
-}
+LOADERS = dict(zip(DATASETS, (world.load, load_flickr8k, load_paper), strict=True))
 
 
 def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> dict[str, Study]:

@@ -25,6 +25,7 @@ from mmlib.papers.entailment.method.retrievers import MAX_WORDS, AlignFuse, buil
 from mmlib.papers.entailment.run.systems import RetrieverTraining
 
 SPLITS = ("train", "val", "test")
+PIECES = "embeddings.word_embeddings.weight"  # of a BERT
 RUN = 20  # batches whose samples are sorted by length together, so that little is padded
 
 
@@ -239,8 +240,8 @@ def starts_of(weights: Mapping[str, Tensor], text: Path | None = None) -> dict[s
         some = {n: v for n, v in weights.items() if n.startswith(old)}
         starts |= {f"stream.{new}{n.removeprefix(old)}": v for n, v in some.items()}
     if text:
-        bert, words = load_file(text / "model.safetensors"), "embeddings.word_embeddings.weight"
-        bert[words] = bert[words][: len(weights[f"words.{words}"])]  # all but its [MASK]
+        bert = load_file(text / "model.safetensors")
+        bert[PIECES] = bert[PIECES][: len(weights[f"words.{PIECES}"])]  # all but its [MASK]
         starts |= {f"text.{n}": v.float() for n, v in bert.items()}
     return starts
 

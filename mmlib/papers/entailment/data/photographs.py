@@ -31,9 +31,9 @@ from mmlib.papers.entailment.method.revision import train
 from mmlib.papers.entailment.run.systems import Budget
 
 NEGATIVES = 6000  # of the judged pairs without a yes that are scored, weighted up to all of them
-# Of the training images: those of the retriever that judges start from, and those of judges; the
-# rest is mined and retrained on.
-SHARES = {"frozen": 2000, "judges": 1500}
+# Of the training images: those of the retriever that judges start from, and those of judges, at
+# most so many and so large a share; the rest is mined and retrained on.
+SHARES = {"frozen": (2000, 1 / 3), "judges": (1500, 1 / 4)}
 
 
 def load_flickr8k(budget: Budget, seed: int) -> Study:
@@ -119,13 +119,15 @@ def study_of(
     """A study of photographs; pairs of captions are added to the labelled ones.
 
     collections: split -> its images. samples: labelled pairs by name. counts: of some, how many
-    pairs each stands for. merged: premise -> the captions that it was merged from.
+    pairs each stands for. merged: premise -> its captions. DataError for too few training images.
     """
     plan = budget.retrieval
     captions = tuple(tuple(c) for some in collections.values() for c in some.captions)
     ends = np.cumsum([0, *(len(some.ids) for some in collections.values())])
     order = np.random.default_rng([seed, 20]).permutation(int(ends[1]))
-    cuts = np.cumsum(list(SHARES.values()))
+    cuts = np.cumsum([min(most, round(share * len(order))) for most, share in SHARES.values()])
+    if 0 in np.diff(cuts, prepend=0, append=len(order)):
+        raise DataError(f"{len(order)} training images: too few for {', '.join(SHARES)} and train")
     rows = dict(zip((*SHARES, "train"), map(np.sort, np.split(order, cuts)), strict=True))
     rows |= {name: np.arange(ends[i], ends[i + 1]) for i, name in enumerate(SPLITS) if i}
     scale = region_scale(collections["train"].features)
@@ -141,8 +143,10 @@ def study_of(
     start = _frozen_retriever(budget, words, images, Split.of(words, captions, rows["frozen"]))
     bert = data_dir() / "bert"
     states = TokenStates.by(bert, texts, merged, job_folder()) if bert.is_dir() else None
-    if states is None:
-        print(f"no BERT in {bert}: the text branch starts from nothing", file=sys.stderr)
+    starts = tables.starts_of(start)
+    if budget.judge.classifier.width != plan.transformers.width:  # as of the tier `paper`
+        starts = {}
+        print("judges start at random, where the paper's start as BERT and ALBEF", file=sys.stderr)
     retriever = tables.read_retriever(start, plan.transformers, plan.space, images, len(words))
     stems = Weights(collections["train"].captions)
     encoders = frozen(retriever, words, images, texts, stems, merged, states)
@@ -150,7 +154,7 @@ def study_of(
     arrays = tables.arrays_of(
         samples, encoders, counts, images=images, premises=premises, words=words, states=states,
         splits={name: Split.of(words, captions, rows[name]) for name in SPLITS},
-        region_scale=scale, starts=tables.starts_of(start), retriever=start,
+        region_scale=scale, starts=starts, retriever=start,
     )  # fmt: skip
     return Study(
         arrays, captions, rows, partial(tables.open_image, list(collections.values()), ends)

@@ -11,6 +11,7 @@ of a packed pair of texts, M those of a hypothesis.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mmlib.core.errors import DataError
 from mmlib.features.encoders import (
     CrossEncoder,
     ImageEncoder,
@@ -38,8 +40,9 @@ class Settings(Shape):
     """Sizes and choices of the classifier; the paper's own are BERT-base's and ALBEF's.
 
     text_layers are TE's BERT's; image_layers, words_layers and cross_layers are VE's.
-    model, text, output: a row of `CLASSES` and a head. masking, masked: ρ and how many positives of
-    a batch are copied with a masked image; 0: none. max_premise, max_hypothesis: tokens.
+    model: both branches, one, or a single stream; text: TE's layers, "shared" are VE's; output: of
+    a head. masking, masked: ρ and how many positives of a batch are copied with a masked image; 0:
+    none. max_premise, max_hypothesis: tokens.
     """
 
     model: Literal["both", "te", "ve", "single"] = "both"
@@ -76,7 +79,10 @@ class Batch:
 
 
 class Head(nn.Module):
-    """Eqs. 2, 4, 8 [R]: two hidden layers with ReLU, then logits of (not entailed, entailed)."""
+    """Eqs. 2, 4, 8 [R]: two hidden layers with ReLU, then logits of (not entailed, entailed).
+
+    With one class (0, logit), which softmax turns into its sigmoid.
+    """
 
     def __init__(self, width: int, classes: int = 2):
         super().__init__()
@@ -86,8 +92,9 @@ class Head(nn.Module):
         )  # fmt: skip
 
     def forward(self, state: Tensor) -> Tensor:
-        """States (B, D) -> logits (B, classes)."""
-        return self.layers(state)
+        """States (B, D) -> logits (B, 2)."""
+        logits = self.layers(state)
+        return F.pad(logits, (1, 0)) if logits.shape[1] == 1 else logits
 
 
 class Gate(nn.Module):
@@ -109,7 +116,7 @@ class Gate(nn.Module):
 
 
 class Classifier(nn.Module):
-    """TE, VE and the gate that joins them; the classes below do without one of them.
+    """TE, VE and the gate that joins them, or one branch alone.
 
     vocabulary, region_width, regions: of what it reads. states: (tokens, W) states of a frozen
     encoder, which TE's layers read in place of word embeddings; `Batch.pair` then counts these
@@ -117,7 +124,6 @@ class Classifier(nn.Module):
     """
 
     branches: tuple[str, ...] = BRANCHES
-    own_text = True  # whether TE has layers of its own
 
     def __init__(
         self, vocabulary: int, region_width: int, regions: int, settings: Settings,
@@ -125,6 +131,8 @@ class Classifier(nn.Module):
     ):  # fmt: skip
         super().__init__()
         self.settings = settings
+        if settings.model in BRANCHES:
+            self.branches = (settings.model,)  # alone
         special = 3  # [CLS] ... [SEP] ... [SEP]
         self.longest = settings.max_premise + settings.max_hypothesis + special
         self._add_layers(vocabulary, region_width, regions, states)
@@ -139,7 +147,7 @@ class Classifier(nn.Module):
             self.image = ImageEncoder(region_width, regions, settings)
             self.cross = CrossEncoder(settings)
             only_first(self.cross.layers[-1])
-        if "te" in self.branches and self.own_text:  # a BERT over both texts
+        if "te" in self.branches and settings.text == "own":  # a BERT over both texts
             self.text = small_bert(settings, settings.text_layers, vocabulary, positions)
             only_first(self.text.encoder.layer[-1])
             self.states = None if states is None else FrozenStates(states, settings.width)
@@ -162,12 +170,16 @@ class Classifier(nn.Module):
         return states
 
     def text_state(self, batch: Batch) -> Tensor:
-        """h_te (B, D), eq. 1: the state of [CLS] before premise and hypothesis."""
-        tokens: dict[str, Tensor] = {"input_ids": batch.pair}
-        if self.states is not None:
+        """h_te (B, D), eq. 1: the state of [CLS] before premise and hypothesis.
+
+        Shared text layers (w/o BERT) are VE's.
+        """
+        own, tokens = self.settings.text == "own", {"input_ids": batch.pair}
+        if own and self.states is not None:
             tokens = {"inputs_embeds": self.states(batch.pair)}
         shown = {"attention_mask": batch.pair_mask, "token_type_ids": batch.pair_type}
-        return self.text(**tokens, **shown).last_hidden_state[:, 0]  # of (B, L, D)
+        bert = self.text if own else self.words
+        return bert(**tokens, **shown).last_hidden_state[:, 0]  # of (B, L, D)
 
     def image_state(self, batch: Batch) -> Tensor:
         """h_ve (B, D), eq. 3: the state of the hypothesis' [CLS] after it attended to the image."""
@@ -235,40 +247,6 @@ def with_masked(batch: Batch, attention: Tensor, ratio: float, most: int) -> Bat
 # --- Table 3's other classifiers ------------------------------------------------------------------
 
 
-class SigmoidHead(Head):
-    """One logit, returned as (0, logit), which softmax turns into its sigmoid."""
-
-    def __init__(self, width: int):
-        super().__init__(width, classes=1)
-
-    def forward(self, state: Tensor) -> Tensor:
-        """States (B, D) -> logits (B, 2)."""
-        return F.pad(self.layers(state), (1, 0))
-
-
-class SharedText(Classifier):
-    """TE by VE's text layers in place of a BERT of its own (w/o BERT)."""
-
-    own_text = False
-
-    def text_state(self, batch: Batch) -> Tensor:
-        """h_te (B, D)."""
-        shown = {"attention_mask": batch.pair_mask, "token_type_ids": batch.pair_type}
-        return self.words(input_ids=batch.pair, **shown).last_hidden_state[:, 0]
-
-
-class OnlyTE(Classifier):
-    """The text branch alone."""
-
-    branches = ("te",)
-
-
-class OnlyVE(Classifier):
-    """The image branch alone."""
-
-    branches = ("ve",)
-
-
 class Stream(Classifier):
     """One transformer over words and regions, in OFA's place. Every sample counts for its loss."""
 
@@ -284,12 +262,6 @@ class Stream(Classifier):
         return {"mm": self.stream(batch.pair, batch.pair_mask, batch.pair_type, batch.images)}
 
 
-CLASSES: dict[tuple[str, str], type[Classifier]] = {
-    ("both", "own"): Classifier, ("both", "shared"): SharedText, ("te", "own"): OnlyTE,
-    ("ve", "own"): OnlyVE, ("single", "own"): Stream,
-}  # fmt: skip
-
-
 def classifier(
     settings: Settings, vocabulary: int, images: np.ndarray, states: Tensor | None = None
 ) -> Classifier:
@@ -298,9 +270,32 @@ def classifier(
     Raises KeyError for shared text layers where there is no image branch to share them with.
     """
     _, regions, width = images.shape
-    head = SigmoidHead if settings.output == "sigmoid" else Head
-    kind = CLASSES[settings.model, settings.text]
+    head = partial(Head, classes=1 if settings.output == "sigmoid" else 2)
+    if settings.text == "shared" and settings.model != "both":
+        raise KeyError(f"{settings.model}: there is no image branch whose text layers to share")
+    kind = Stream if settings.model == "single" else Classifier
     model = kind(vocabulary, width, regions, settings, states, head)
     if hasattr(model, "text"):
         mimetic(model.text)
     return model
+
+
+@torch.no_grad()
+def load_pretrained(model: nn.Module, weights: Mapping[str, Tensor]) -> set[str]:
+    """Copy pretrained weights to where a model has their names; the names of those copied.
+
+    Embeddings of words and positions may be of another number: the first ones are copied. Raises
+    DataError where the model has their names and no shape fits.
+    """
+    state, copied, others = model.state_dict(), set(), []
+    for name in sorted(weights.keys() & state.keys()):
+        value, target, first = weights[name], state[name], int("_embeddings" in name)
+        if value.shape[first:] == target.shape[first:]:
+            n = min(len(target), len(value))
+            target[:n] = value[:n]
+            copied.add(name)
+        else:
+            others.append(f"{name} is {tuple(value.shape)} and not {tuple(target.shape)}")
+    if others and not copied:
+        raise DataError(f"none of {len(others)} pretrained tensors fits: {others[0]}")
+    return copied

@@ -1,13 +1,13 @@
 """One judge: its training, what it says of pairs, and the jobs that score test pairs."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
 from mmlib.core.engine import handed_over
@@ -35,25 +35,7 @@ def fresh(judge: Judge, settings: networks.Settings, arrays: Arrays) -> tuple[Cl
     if arrays.states is not None and judge.text == "own" and judge.model in ("both", "te"):
         states = torch.from_numpy(np.array(arrays.states.states))
     model = networks.classifier(settings, len(arrays.words), arrays.images, states)
-    return model, load_pretrained(model, arrays.starts)
-
-
-@torch.no_grad()
-def load_pretrained(model: nn.Module, weights: Mapping[str, Tensor]) -> set[str]:
-    """Copy pretrained weights to where a model has their names; the names of those copied.
-
-    Embeddings of words and positions may be of another number: the first ones are copied.
-    """
-    state, copied = model.state_dict(), set()
-    for name, value in weights.items():
-        target = state.get(name)
-        if target is None or target.shape[1:] != value.shape[1:]:
-            continue
-        if len(target) == len(value) or "_embeddings" in name:
-            n = min(len(target), len(value))
-            target[:n] = value[:n]
-            copied.add(name)
-    return copied
+    return model, networks.load_pretrained(model, arrays.starts)
 
 
 def training_rows(pairs: Labelled, judge: Judge, seed: int = 0) -> np.ndarray:

@@ -24,7 +24,7 @@ from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Docume
 if TYPE_CHECKING:
     from mmlib.papers.links.method import Settings
 
-LONG = ("organic", "diy", UNLABELLED)  # their sentences are cut at 50 words, not at 20 (§5)
+LONG = ("organic", "diy", UNLABELLED)  # documents of long sentences
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ def prepare(corpus: Corpus, settings: "Settings") -> Arrays:
         vectors = read_word_vectors(path, {word for sentence in distinct for word in sentence})
     else:
         vectors = train_word2vec(distinct, settings.word_width, seed=0)
-    ids, lengths = vocabulary.encode(tokens, 50 if corpus.name in LONG else settings.max_words)
+    ids, lengths = vocabulary.encode(tokens, settings.applied(corpus.name).max_words)
     words = embedding_matrix(vocabulary, settings.word_width, 0, vectors).numpy()
     rows = np.unique(np.concatenate([corpus.rows(d) for d in corpus.train]))
     features = corpus.features - corpus.features[rows].mean(axis=0)
