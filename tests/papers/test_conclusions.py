@@ -7,7 +7,9 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
+import yaml
 
 from mmlib.core.claims import Assessment, assess, ledger, parts_table
 from mmlib.core.contrast import Vocabulary
@@ -15,7 +17,7 @@ from mmlib.core.evidence import Evidence
 from mmlib.suite.papers import PAPERS, experiment
 from mmlib.suite.record import read
 
-TIERS = ("world", "flickr8k")
+TIERS, ROOT = ("world", "flickr8k"), Path(__file__).parents[2]
 
 
 @cache
@@ -24,6 +26,69 @@ def recorded(number: str, tier: str) -> tuple[Evidence, list[Assessment]]:
     evidence = read(number, tier)
     claims = experiment(number).claims_of(tier)
     return evidence, [assess(claim, evidence) for claim in claims]
+
+
+# A sentence on results names what it rests on in a comment behind it, such as
+# <!-- C1 world: coco|stress; -C5 photos -->: those parts of C1, and C5 with its sides exchanged.
+COMMENT, KINDS = re.compile("<!-- ?(.+?) ?-->"), {"photos": "flickr8k", "made up": "controlled"}
+NAMED = re.compile(r"(?:(\d\d) )?(-?)(\w+) (world|photos|made up)(?:: ([^;]+))?")
+CASES = yaml.safe_load(Path(__file__).with_name("comparisons.yaml").read_text(encoding="utf-8"))
+MORE, LESS, SAME = (rf"\b({words})\b" for words in CASES["words"].values())
+READINGS = (  # what a sentence says, the first that fits -> the sides of 0 that it is about
+    (r"\bcannot tell\b", lambda sides: None in sides),
+    (r"\bdepends\b", lambda sides: 1 in sides and len(sides) > 1),
+    (SAME, lambda sides: sides == {0}),
+    (rf"\b(no|not|nor|never)\b.*{MORE}", lambda sides: sides and sides <= {0, -1}),
+    (f"{MORE}.*{LESS}|{LESS}.*{MORE}", lambda sides: False),  # one thing a comment
+    (LESS, lambda sides: sides == {-1}),
+    (MORE, lambda sides: sides == {1}),
+)
+
+
+def says(sentence):
+    return next((fits for words, fits in READINGS if re.search(words, sentence, re.I)), None)
+
+
+def overstated(text, number, record_of):
+    """Sentences that compare and name no claim, or a claim whose parts came out otherwise."""
+    for line in text.splitlines():
+        *pieces, tail = COMMENT.split(line)
+        for words, comment in zip([*pieces[::2], tail], [*pieces[1::2], ""], strict=True):
+            *before, last = re.split(r"(?<=[.!?:])\**\s+", words)
+            yield from (s for s in [*before, *[last] * (not comment)] if says(s))
+            for claim in filter(None, comment.split("; ")):
+                paper, reverse, name, kind, which = NAMED.fullmatch(claim).groups("")
+                record = record_of(paper or number, KINDS.get(kind, kind), name)
+                zero = "supported" if record["kind"] == "equivalent" else "negligible"
+                named = [part for label, part in record["parts"].items() if re.search(which, label)]
+                sides = {
+                    0 if p["verdict"] == zero else int(reverse + "1") * np.sign(p["effect"])
+                    if p["verdict"] != "undecided" else None for p in named
+                }  # fmt: skip
+                if not (fits := says(last)) or not fits(sides):
+                    yield f"{last} [{claim}: {record['words']} {record['counts']}]"
+
+
+@pytest.mark.parametrize("number", ["README", "01", "02", "03", "04"])
+def test_what_is_concluded_does_not_say_more_than_its_claims(number):
+    def record_of(paper, tier, name):
+        return next(one.record() for one in recorded(paper, tier)[1] if one.claim.id == name)
+
+    path = next((ROOT / "notebooks").glob(f"{number}_*.ipynb"), ROOT / "README.md")
+    section = r'(?s)"(## \d+\. What to take from it.*?)(?:"## |\n   \])'
+    place = r"(?m)^\| !.* \| (.*) \|$" if number == "README" else section
+    text = "\n".join(re.findall(place, path.read_text(encoding="utf-8")))
+    assert len(COMMENT.findall(text)) > 4
+    assert list(overstated(text, number, record_of)) == []
+
+
+@pytest.mark.parametrize(("verdicts", "right", "wrong"), CASES["sentences"])
+def test_a_sentence_that_says_more_than_its_claim_is_refused(verdicts, right, wrong):
+    parts = {v: {"verdict": v, "effect": 1 - 2 * (v == "opposite")} for v in verdicts.split()}
+    record = {"kind": "greater", "parts": parts, "words": "", "counts": ""}
+    for sentence, refused in ((right, 0), (wrong, 1)):
+        text = re.sub("@(-?)", r".<!-- \1A world -->", sentence)
+        assert len(list(overstated(text, "01", lambda *_: record))) == refused
 
 
 # Systems and metrics that claims name although no tier records them: the judge was not asked about

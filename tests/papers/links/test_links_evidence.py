@@ -18,10 +18,7 @@ def test_the_record_is_small_enough_for_a_repository():
 
 def test_the_text_says_what_its_evidence_holds():
     world, photographs = (show.mean_aucs(read("04", tier)) for tier in ("world", "flickr8k"))
-    of_world, of_photographs = (
-        {one.claim.id: one.record() for one in assess_paper("04", tier)}
-        for tier in ("world", "flickr8k")
-    )
+    of_world = {one.claim.id: one.record() for one in assess_paper("04", "world")}
     without = [table.drop(index=show.SEES_LINKS) for table in (world, photographs)]
     first, second = (table.idxmax() == "AP" for table in without)
     assert "AP has the highest mean in the world on all but *coco*" in TEXT
@@ -30,12 +27,6 @@ def test_the_text_says_what_its_evidence_holds():
     assert (second.sum(), len(second)) == (3, 5)
     assert "It costs AP 14 points on stories" in TEXT
     assert round(of_world["C4"]["parts"]["story, AP"]["effect"]) == -14
-    assert "it nearly always costs more than any difference in the paper's table" in TEXT
-    costs = [part["effect"] < -1.2 for part in of_photographs["C4"]["parts"].values()]
-    assert sum(costs) >= len(costs) - 1
-    assert "is ahead of the mean of the set similarities on two data sets of the world" in TEXT
-    verdicts = [part["verdict"] for part in of_world["C1a"]["parts"].values()]
-    assert verdicts.count("opposite") == 2
     of_seeds = read("04", "world").means("story", "AP", "AUC")
     assert "This seed is among AP's lowest" in TEXT
     assert of_seeds[0] <= of_seeds.quantile(0.1)

@@ -234,12 +234,6 @@ def test_evidence_is_that_of_a_training_here(arrays, tmp_path, monkeypatch):
     }  # fmt: skip
 
 
-SAID = {
-    "S1": "S1 is supported", "S2": "S2 is opposite", "S3": "S3 is undecided",
-    "S4": "S4 is supported", "S5": "S5 is not tested",
-}  # fmt: skip
-
-
 def test_the_notebook_says_what_its_evidence_holds():
     found = record.read("00", "world")
     judged = {one.claim.id: one for one in record.assess_paper("00", "world")}
@@ -248,8 +242,7 @@ def test_the_notebook_says_what_its_evidence_holds():
     text = "".join(cells)
     [lesson] = [cell for cell in cells if cell.startswith("**What to take from it")]
     for name, one in judged.items():
-        assert SAID[name].endswith(one.verdict)
-        assert SAID[name].partition(" ")[2] in lesson.partition(name)[2][:30]
+        assert f"{name} is {one.verdict}" in lesson
     assert judged["S3"].seeds_needed is None  # "no number of trainings would decide it"
     assert judged["S3"].record()["low"] < -2.0 < 2.0 < judged["S3"].record()["high"]
     clusters = found.clusters("world")
