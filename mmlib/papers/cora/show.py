@@ -268,7 +268,7 @@ def question(pictures: CaptionedImages, image: int, caption: str) -> Figure:
     image: the row of the picture that it describes, which is framed.
     """
     figure = plt.figure(figsize=(9, 4.4))
-    above, below = figure.subfigures(2, 1, height_ratios=(4, 3))
+    above, below = np.ravel(figure.subfigures(2, 1, height_ratios=(4, 3)))
     for row, axis in enumerate(above.subplots(1, FAMILY), image // FAMILY * FAMILY):
         axis.imshow(pictures.open_image(row))
         axis.set(xticks=[], yticks=[])
