@@ -1,4 +1,4 @@
-"""Names say what they name, and no function takes too many arguments."""
+"""Names say what they name."""
 
 import ast
 
@@ -14,28 +14,11 @@ NODES = [
     for path in PACKAGE.rglob("*.py")
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
 ]
-MOST_ARGUMENTS = 8
 MOST_CONTENTLESS = 0.012  # of all bindings
-
-
-def arguments(node):
-    return [p.arg for p in node.args.args + node.args.kwonlyargs if p.arg not in ("self", "cls")]
-
-
-def test_no_function_has_too_many_arguments():
-    """Options that are given by name alone, as those of a command, do not count."""
-    counts = {
-        f"{path}:{node.name}": len(node.args.args)
-        for path, node in NODES
-        if isinstance(node, ast.FunctionDef)
-        and not any("command" in ast.unparse(decorator) for decorator in node.decorator_list)
-    }
-    assert not {where: n for where, n in counts.items() if n > MOST_ARGUMENTS}
 
 
 def test_names_say_what_they_name():
     names = [n.id for _, n in NODES if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    for _, node in NODES:
-        names += arguments(node) if isinstance(node, ast.FunctionDef | ast.Lambda) else []
+    names += [n.arg for _, n in NODES if isinstance(n, ast.arg) and n.arg not in ("self", "cls")]
     contentless = [name for name in names if CONTENTLESS.issuperset(name.strip("_").split("_"))]
     assert 0 < len(contentless) <= MOST_CONTENTLESS * len(names), sorted(set(contentless))

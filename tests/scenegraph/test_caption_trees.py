@@ -20,22 +20,17 @@ def columns(text: str) -> list[list[str]]:
     ]
 
 
-@pytest.fixture(scope="module")
-def trees():
+def imported(name: str):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(CI))
-        return importlib.import_module("caption_trees")
+        return importlib.import_module(name)
+
+
+trees, training = imported("caption_trees"), imported("train_parser")
 
 
 @pytest.fixture(scope="module")
-def training():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(CI))
-        return importlib.import_module("train_parser")
-
-
-@pytest.fixture(scope="module")
-def captions(trees):
+def captions():
     lexicon = trees.Lexicon([columns(text) for text in TREEBANK])
     grammar = trees.Grammar(lexicon, np.random.default_rng(0))
     return [grammar.caption() for _ in range(1500)]
@@ -86,7 +81,7 @@ def test_captions_are_cut_into_words_as_spacy_does(captions):
         assert [token.text for token in nlp.make_doc(text_of(rows))] == [row[0] for row in rows]
 
 
-def test_same_seed_same_captions(trees):
+def test_same_seed_same_captions():
     lexicon = trees.Lexicon([columns(text) for text in TREEBANK])
     item, alternative, third = (trees.Grammar(lexicon, np.random.default_rng(s)) for s in (1, 1, 2))
     built = [item.caption() for _ in range(20)]
@@ -100,7 +95,7 @@ def test_same_seed_same_captions(trees):
      ("police officer", "police officers"),
      ("cowboy", "cowboys"), ("woman", "women"), ("businessman", "businessmen")],
 )  # fmt: skip
-def test_plurals(trees, singular, plural):
+def test_plurals(singular, plural):
     assert trees.plural_of(singular) == plural
 
 
@@ -110,14 +105,14 @@ def test_plurals(trees, singular, plural):
      ("catch", "VBZ", "catches"), ("hold", "VBN", "held"), ("chase", "VBN", "chased"),
      ("lie", "VBG", "lying"), ("play", "VBZ", "plays"), ("wrap", "VBN", "wrapped")],
 )  # fmt: skip
-def test_verb_forms(trees, verb, tag, form):
+def test_verb_forms(verb, tag, form):
     assert trees.verb_form(verb, tag) == form
 
 
 # --- Changes to a treebank's sentences ---
 
 
-def test_altered_keeps_the_tree(training):
+def test_altered_keeps_the_tree():
     rows = training.rows_of(columns(TREEBANK[0]))
     observed = set()
     for seed in range(40):
@@ -128,7 +123,7 @@ def test_altered_keeps_the_tree(training):
     assert observed == {f"{start} .".lower(), start, start.lower()}
 
 
-def test_fragment_is_a_noun_phrase(training):
+def test_fragment_is_a_noun_phrase():
     alone = training.rows_of(columns("barn barn NOUN NN 0 root"))
     assert training.fragment(alone, np.random.default_rng(0)) == []
     rows = training.rows_of(columns(
@@ -140,7 +135,7 @@ def test_fragment_is_a_noun_phrase(training):
     ]  # fmt: skip
 
 
-def test_joined_sentences_keep_their_roots(training):
+def test_joined_sentences_keep_their_roots():
     first, second = (training.rows_of(columns(TREEBANK[k])) for k in (0, 4))
     heads = [row[4] for row in training.joined(first, second)]
     assert heads == [1, 2, 2, 4, 2, 2, 7, 7]
@@ -148,7 +143,7 @@ def test_joined_sentences_keep_their_roots(training):
     assert [len(sentence) for sentence in example.reference.sents] == [6, 2]
 
 
-def test_rate_rises_then_falls(training):
+def test_rate_rises_then_falls():
     rates = [training.rate_at(step, 4000, 1.0) for step in range(4000)]
     top = int(np.argmax(rates))
     assert 150 < top < 250
@@ -156,7 +151,7 @@ def test_rate_rises_then_falls(training):
     assert rates[-1] == pytest.approx(0.05, abs=0.01)
 
 
-def test_reads_a_treebank_without_ranges_and_empty_nodes(training, tmp_path):
+def test_reads_a_treebank_without_ranges_and_empty_nodes(tmp_path):
     import gzip
 
     row = "\t".join(columns(TREEBANK[3])[0])
@@ -169,7 +164,7 @@ def test_reads_a_treebank_without_ranges_and_empty_nodes(training, tmp_path):
         assert [[r[1] for r in sentence] for sentence in result] == [["snore"], ["snore"]]
 
 
-def test_save_replaces_a_folder_whole(training, tmp_path):
+def test_save_replaces_a_folder_whole(tmp_path):
     folder = tmp_path / "english"
     folder.mkdir()
     (folder / "old").write_text("")
