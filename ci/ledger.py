@@ -24,7 +24,7 @@ Notebooks = Mapping[str, Mapping[str, Records]]  # notebook -> tier -> records
 HEAD = """# The ledger
 
 Every tested claim of the papers, in a picture world that we draw, on photographs, and in \
-controlled worlds, in which a paper's idea is known to be needed. Made from the evidence.
+controlled worlds, where a paper's idea is needed.
 
 ![A grid of all claims and kinds of data, with the verdict in each cell](pictures/ledger.png)
 
@@ -34,12 +34,12 @@ is below d. "A hardly differs from B" is supported within ±d, opposite beyond.
 - A claim with several parts **holds** if all are supported, **fails** if one is opposite or \
 negligible, else is **open**. Counts: supported +, negligible ≈, opposite −, undecided ?. The \
 effect is the lowest of those that give the verdict.
-- **Firm**: 99 % intervals say the same, and each trained part has at least five seeds; else \
-**fragile**. *Needs*: seeds that would decide an effect of d in four runs of five, and the effects \
-*as seen* (*borderline*: those at hand would); without it, seeds would not.
+- **Firm**: 99 % intervals say the same, and each trained part has five seeds; else \
+**fragile**. *Seeds*: so many would decide an effect of d in four runs of five, or the effects *as \
+seen* (*borderline*: those at hand would); else seeds would not.
 
 [The rule](../mmlib/core/rule.txt) changed after results had been read. Intervals cover seeds and \
-test items, not training data drawn anew. How many claims (not parts) came out how:"""
+test items, not training data drawn anew. Claims, not parts:"""
 
 
 def page(notebooks: Notebooks, root: Path) -> str:
@@ -84,13 +84,13 @@ def _table(by_claim: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
             effect, low, high = (digits(r[key]) for key in ("effect", "low", "high"))
             rows.append([
                 ", ".join(filter(None, (claim * first, named))),
-                f"{r['verdict']}: {r['counts']}" if r["counts"] else r["words"],
+                f"{r['verdict']}: {r['counts'].replace(' ·', '')}" if r["counts"] else r["words"],
                 f"{effect} [{low}, {high}] {r['unit'] * first}".rstrip(),
                 digits(r["paper_effect"]) if first and r["paper_effect"] is not None else "",
                 _firm(r),
             ])  # fmt: skip
     columns = ["claim, in the world or as said", "verdict", "effect, 95 % interval", "paper",
-               "firm?"]  # fmt: skip
+               "firm, or seeds"]  # fmt: skip
     return pages.rows_table(columns, rows, around="")
 
 
@@ -98,11 +98,11 @@ def _firm(record: Mapping[str, Any]) -> str:
     """Whether a decided verdict is firm; what an open one needs."""
     needed, as_seen = record["seeds_needed"], record["seeds_as_seen"]
     most = max(part["seeds"] for part in record["parts"].values())
-    needs = [f"{needed} seeds"] if needed and needed > most else []
+    needs = [str(needed)] if needed and needed > most else []
     needs += [f"{as_seen} as seen"] if as_seen and as_seen > most else []
     if needed and needed <= most:
         return "; ".join(["borderline", *needs])
-    return str(record["firmness"] or ("needs " + ", ".join(needs) if needs else ""))
+    return str(record["firmness"] or ", ".join(needs))
 
 
 def digits(value: float) -> str:
