@@ -268,14 +268,15 @@ def question(pictures: CaptionedImages, image: int, caption: str) -> Figure:
     image: the row of the picture that it describes, which is framed.
     """
     figure = plt.figure(figsize=(9, 4.4))
-    above, below = np.ravel(figure.subfigures(2, 1, height_ratios=(4, 3)))
+    panels: Any = figure.subfigures(2, 1, height_ratios=(4, 3))
+    above, below = panels
     for row, axis in enumerate(above.subplots(1, FAMILY), image // FAMILY * FAMILY):
         axis.imshow(pictures.open_image(row))
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set(visible=row == image, color=plots.TRUE, linewidth=4)
     above.suptitle(f'Which picture is "{caption}"?', fontsize=11)
     (graph,) = scenegraph.parse([caption])
-    title = "Its graph: blue objects, orange attributes, arrows"
+    title = "Its graph: objects blue, attributes orange, relations as arrows"
     scenegraph.draw(graph, below.subplots(), title=title)
     return figure
 
