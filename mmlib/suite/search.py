@@ -216,7 +216,8 @@ def folder(
             digest = file_hash(path / name)
             return digest, None if digest in vector_of else open_small(path / name)
         except (DataError, OSError) as error:
-            left_out[name] = str(error)
+            known = isinstance(error, DataError)
+            left_out[name] = str(error) if known else f"{path / name}: cannot be read: {error}"
             return "", None
 
     try:
@@ -241,8 +242,7 @@ def folder(
         print(f"left out: {gone}", file=sys.stderr)
     present = [state for state in states if state in rows]
     hashes, vectors = zip(*(rows[state] for state in present), strict=True)
-    names = tuple(name for name, *_ in present)
-    return Index(path, model, names, hashes, np.stack(vectors), encoded)
+    return Index(path, model, tuple(n for n, *_ in present), hashes, np.stack(vectors), encoded)
 
 
 def _hash(text: str) -> str:

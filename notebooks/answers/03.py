@@ -82,7 +82,8 @@ def joint_edges(objects, owner, relations):
 
 
 # %% [markdown]
-# Attributes are the nodes after the objects, so attribute i is node `objects + i`.
+# Attributes are the nodes after the objects, so attribute i is node `objects + i`. Each edge goes
+# both ways, and each node has one to itself.
 
 # %% [markdown]
 # ## Exercise 5. One step or two?
