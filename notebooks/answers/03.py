@@ -20,8 +20,11 @@
 # ## Exercise 1. What words alone can do
 
 # %%
-named = controlled.Dials(kinds=12, colours=6, families=100, named=2)
-answer_1 = controlled.arrays(controlled.load(named)).ideal_bag.mean()
+fitting_1 = [
+    sum({(thing + by) % 4 for thing in pair} == {*pair} for by in range(4))
+    for pair in combinations(range(4), 2)
+]
+answer_1 = np.mean([100 / pictures for pictures in fitting_1])
 
 # %% [markdown]
 # About 83 %. Colours move on by one thing, so two things have each other's colours in another
