@@ -135,10 +135,10 @@ def of_tier(notebook: str, tier: str, evidence: Path, pictures: Path | None) -> 
     digests: dict[str, str] = {}
     with rc_context():
         plots.use_style()
-        made = record.made(experiment.tables(found), ())[0]
+        made = {name: make() for name, make in experiment.tables(found).items()}
         tables = tables_section(made, words, tier)
-        figures = {"claims": forest(judged), **record.made(experiment.figures(found), ())[0]}
-        for name, figure in figures.items():
+        figures = {"claims": lambda: forest(judged), **experiment.figures(found)}
+        for name, figure in ((n, draw()) for n, draw in figures.items()):  # one at a time is open
             slug = re.sub(r"[^\w-]+", "-", name)
             file = f"{number}-{tier}-{slug}.png"
             digests[file] = pages.digest_of(figure)

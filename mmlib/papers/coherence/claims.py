@@ -107,10 +107,10 @@ VOCABULARY = Vocabulary(
     metrics={
         **{f"log2 {rank}": partial(_made_of, rank, "test", np.log2)
            for rank in ("rank", REFINED, "rank by confidence")},
-        # of all pools, for an interval over seeds alone
         "own AP": own_precision,
         **{f"mean {name}": partial(_made_of, name, "relations", np.nanmean)
            for name in ("AP", "rate")},
+        # of all pools, for an interval over seeds alone
         **{recall: partial(_made_of, recall, "pools", np.mean)
            for k in (1, 5, 10) for recall in (f"R@{k}", f"R@{k}, refined")},
         **{f"deviation of {medr}": partial(_made_of, medr, "pools", partial(np.std, ddof=1))
