@@ -458,7 +458,7 @@ def get(name: DataSet) -> int:
 def check(
     name: DataSet,
     folder: Annotated[Path | None, Option(help="where it lies, if not in the data folder")] = None,
-    every: Annotated[bool, Option("--all", help=f"show more than {SHOWN} problems")] = False,
+    every: Annotated[bool, Option("--all", help="show more than 50 problems")] = False,
 ) -> int:
     """Say whether a data set is complete and readable, a line a problem."""
     from mmlib.suite.check import check
