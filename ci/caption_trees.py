@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class Node:
 
 # --- Words -----------------------------------------------------------------------------------
 
-_WORDS: dict[str, list[str]] = table_beside(__file__)
+_WORDS: dict[str, Any] = table_beside(__file__)
 # fmt: off
 (
     PEOPLE, PERSON_COMPOUNDS, ANIMALS, ANIMAL_COMPOUNDS, THINGS, THING_COMPOUNDS, GARMENTS,
@@ -125,13 +126,6 @@ def verb_form(verb: str, tag: str) -> str:
     if consonant_y:
         return verb[:-1] + "ied"
     return (verb + "d") if verb.endswith("e") else stem + "ed"
-
-
-def world_nouns(*concepts: str) -> list[tuple[str, str]]:
-    """(singular, plural) of the world's nouns for some concepts; all if none is named."""
-    found = concepts or tuple(words.NOUNS)
-    pairs = [tuple(noun.split("/")) for concept in found for noun in words.NOUNS[concept]]
-    return [(one, many) for one, many in pairs if many]
 
 
 class Lexicon:
@@ -313,13 +307,9 @@ class Grammar:
         if self.chance(0.12) and sort != "garment":
             return self.of(self.lexicon.nouns)
         if sort in ("person", "animal", "thing") and self.chance(0.3):
-            concepts = {
-                "person": ("man", "woman", "boy", "girl", "person", "adult", "child"),
-                "animal": ("dog", "cat", "horse", "bird", "sheep", "cow", "duck", "animal",
-                           "farm animal"),
-                "thing": (),
-            }[sort]  # fmt: skip
-            return self.of(world_nouns(*concepts))
+            concepts = _WORDS["concepts"].get(sort, words.NOUNS)
+            nouns = [noun.split("/") for concept in concepts for noun in words.NOUNS[concept]]
+            return self.of([(one, many) for one, many in nouns if many])
         plain, compounds = {
             "person": (PEOPLE, PERSON_COMPOUNDS), "animal": (ANIMALS, ANIMAL_COMPOUNDS),
             "thing": (THINGS, THING_COMPOUNDS), "garment": (GARMENTS, GARMENT_COMPOUNDS),

@@ -28,32 +28,14 @@ from spacy.util import fix_random_seed
 from thinc.api import use_ops
 from tqdm import tqdm
 
-from mmlib.core.paths import data_dir
+from mmlib.core.paths import data_dir, table_beside
 
 WIDTH = 96
 ROWS = {"NORM": 6500, "PREFIX": 1000, "SUFFIX": 2500, "SHAPE": 1000}  # of the embedding tables
 CAPTIONS = 4000  # a pass
 ALTERED, FRAGMENTS, JOINED = 0.15, 0.10, 0.06  # shares of EWT's sentences
 WARM_UP = 200  # steps
-META: dict[str, Any] = {
-    "name": "captions",
-    "version": "1.0.0",
-    "spacy_version": ">=3.8.0,<3.9.0",
-    "description": "Small English pipeline for captions: UPOS, features, UD dependencies",
-    "author": "mmlib",
-    "license": "CC BY-SA 4.0",
-    "sources": [
-        {
-            "name": "UD English EWT (Silveira et al. 2014), train split",
-            "url": "https://universaldependencies.org/treebanks/en_ewt/",
-            "license": "CC BY-SA 4.0",
-        },
-        {
-            "name": "mmlib's caption grammar, ci/caption_trees.py (words of EWT among its own)",
-            "license": "MIT; CC BY-SA 4.0 as far as it takes words from EWT",
-        },
-    ],
-}
+META: dict[str, Any] = table_beside(__file__)
 
 # --- Trees -----------------------------------------------------------------------------------
 

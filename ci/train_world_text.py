@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import Tensor, nn
@@ -38,7 +39,6 @@ from mmlib.core.fit import seed_everything
 from mmlib.core.paths import write_atomic
 from mmlib.features.encoders import small_bert
 from mmlib.features.words import CLS, SEP, SPECIAL, UNKNOWN, Words, padded
-from mmlib.papers.entailment.data.arrays import metadata_of
 from mmlib.papers.entailment.data.world import RETRIEVERS
 from mmlib.papers.entailment.method.classifier import Head
 from mmlib.papers.entailment.run.systems import BUDGETS
@@ -122,7 +122,7 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     started = time.perf_counter()
-    words = Words(json.loads(metadata_of(RETRIEVERS)["words"]))
+    words = Words(json.loads(safe_open(RETRIEVERS, "pt").metadata()["words"]))
     settings = BUDGETS["world"].judge.classifier
     scenes = [sample_scene(seed) for seed in split_seeds("backbone", chosen.scenes, LIST)]
     ids = [[words.ids(c.text) for c in captions(scene, 0, EACH)] for scene in tqdm(scenes)]

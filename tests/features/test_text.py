@@ -183,33 +183,16 @@ NO_TEXT, NO_BINARY = "no table of word vectors as text", "no table of word vecto
         ("v.bin", SOUND[:-7], NO_BINARY),
         ("v.bin", gzip.compress(SOUND, mtime=0), NO_BINARY),
         ("v.txt", b"2 2\ndog 1 2\n", f"{NO_TEXT}: its header counts 2 words, but there are 1"),
-        (
-            "v.txt",
-            b"1 2\ndog 1 2\ncow 3 4\n",
-            f"{NO_TEXT}: its header counts 1 words, but there are 2",
-        ),
+        ("v.txt", b"1 2\na 1 2\nb 3 4\n", f"{NO_TEXT}: its header counts 1 words, but .* 2"),
         ("v.txt", b"2 4\ndog 1 2 3\ncow 1 2 3\n", f"{NO_TEXT}: row 1 has not a word and 4 numbers"),
         ("v.txt", b"2 2\ndog 1 2 3\ncow 1 2 3\n", "none of 1 words is among its 2"),
-        (
-            "v.bin",
-            binary_vectors(header=b"0 3\n"),
-            f"{NO_BINARY}.* counts 0 words, but there are 2",
-        ),
-        (
-            "v.bin",
-            binary_vectors(header=b"1 3\n"),
-            f"{NO_BINARY}.* counts 1 words, but there are 2",
-        ),
-        (
-            "v.bin",
-            binary_vectors(header=b"3 3\n"),
-            f"{NO_BINARY}.* counts 3 words, but there are 2",
-        ),
+        *(("v.bin", binary_vectors(header=b"%d 3\n" % n), f"{NO_BINARY}.* {n} words, but .* 2")
+          for n in (0, 1, 3)),
         ("v.bin", binary_vectors(header=b"2 4\n"), NO_BINARY),
         ("v.bin", binary_vectors(header=b"99999999999999 300\n"), NO_BINARY),
         ("v.bin", binary_vectors([[1, np.inf, 2]] * 2), "the vector of 'dog' is not finite"),
     ],
-)
+)  # fmt: skip
 def test_damaged_word_vectors_are_named(tmp_path, name, content, problem):
     path = tmp_path / name
     path.write_bytes(content)

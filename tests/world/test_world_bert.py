@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 from mmlib import world
 from mmlib.features.bert import BertEncoder
 from mmlib.features.words import SPECIAL, TokenStates, Words
-from mmlib.papers.entailment.data.arrays import metadata_of
 from mmlib.papers.entailment.data.world import RETRIEVERS
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds
@@ -26,7 +26,7 @@ def encoder():
 
 
 def test_its_tokens_are_the_words_that_its_retriever_knows(texts, encoder):
-    words = Words(json.loads(metadata_of(RETRIEVERS)["words"]))
+    words = Words(json.loads(safe_open(RETRIEVERS, "pt").metadata()["words"]))
     read = encoder.tokenizer(texts)["input_ids"]
     first, last = (SPECIAL.index(token) for token in ("[CLS]", "[SEP]"))
     assert read == [[first, *words.ids(text), last] for text in texts]

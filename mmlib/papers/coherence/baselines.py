@@ -181,17 +181,3 @@ def describe_pairs(job: Job | None, arrays: Arrays, run: Run = Run()) -> Answer:
         relations["AP of pictures"] = precisions(pictures, labels, PICTURES)
     holds = dict(zip(arrays.relations, labels["test"].T.astype(float), strict=True))
     return Answer({"relations": relations, "test": holds})
-
-
-def words_tell(arrays: Arrays) -> float:
-    """How well a text's words tell its relations: area under the ROC curve, mean over relations.
-
-    Of linear probes on test pairs. Relations that always or never hold there do not count.
-    """
-    from sklearn.metrics import roc_auc_score
-
-    train, test = (arrays.splits[name].labels for name in ("train", "test"))
-    bags = occurring(arrays, "train"), occurring(arrays, "test")
-    scores = probe(bags[0], train, WORDS / len(train), bags[1])
-    varies = test.any(axis=0) & ~test.all(axis=0)
-    return float(roc_auc_score(test[:, varies], scores[:, varies]))

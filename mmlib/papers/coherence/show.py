@@ -13,7 +13,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from PIL import Image
 
 from mmlib.core import plots
 from mmlib.core.effects import Effect
@@ -290,18 +289,14 @@ def two_texts(pairs: ControlledPairs) -> Figure:
             axis.spines[:].set(visible=word == pairs.shown[i], color=plots.TRUE, linewidth=4)
             if word in CUES:
                 axis.text(0.5, 0.5, f"means:\nthe {relation[i]}", ha="center", va="center")
-            else:
-                axis.imshow(_close_up(word))
+                continue
+            thing = replace(new_thing(np.random.default_rng(2), word), size="medium", x=0.5, y=0.75)
+            left, top, right, bottom = 512 * np.array(box(thing))
+            half = 0.65 * max(right - left, bottom - top)
+            x, y = (left + right) / 2, (top + bottom) / 2
+            picture = draw(Scene((thing,), (), "park", "flat", 0), 512)
+            axis.imshow(picture.crop((x - half, y - half, x + half, y + half)))
     return figure
-
-
-def _close_up(kind: str) -> Image.Image:
-    thing = replace(new_thing(np.random.default_rng(2), kind), size="medium", x=0.5, y=0.75)
-    left, top, right, bottom = 512 * np.array(box(thing))
-    half = 0.65 * max(right - left, bottom - top)
-    x, y = (left + right) / 2, (top + bottom) / 2
-    picture = draw(Scene((thing,), (), "park", "flat", 0), 512)
-    return picture.crop((x - half, y - half, x + half, y + half))
 
 
 def _labelled_text(pairs: RelatedPairs, row: int) -> str:

@@ -86,7 +86,13 @@ def _seen(
     for _ in range(_TRIES):
         writer = Writer(about, rng)
         clause = writer.clauses(pick(rng, (1, 2) if brief else (1, 2, 2, 3, 3)))[0]
-        if _is_event(writer) != lively or (lively and not clause.participle):
+        acts = any(("action", name) in node.facts for node in writer.nodes for name in LIVELY)
+        eventful = acts or any(
+            edge.relation in ("riding", "chasing")
+            or edge.words.split()[0] in ("flying", "carrying")
+            for edge in writer.edges
+        )
+        if eventful != lively or (lively and not clause.participle):
             continue
         end = "" if clause.closed or rng.random() >= 0.5 else writer.end(clause)
         setting = about.setting if end else None
@@ -109,15 +115,6 @@ def _seen(
     elif "Meta" in holds:
         text = f"{pick(rng, _CLUE['in_pictures'])} {text}"
     return text, living
-
-
-def _is_event(writer: Writer) -> bool:
-    """Whether what was written so far tells of something going on."""
-    acts = any(("action", name) in node.facts for node in writer.nodes for name in LIVELY)
-    return acts or any(
-        edge.relation in ("riding", "chasing") or edge.words.split()[0] in ("flying", "carrying")
-        for edge in writer.edges
-    )
 
 
 def _unseen(about: Scene, holds: frozenset[str], rng: np.random.Generator) -> str:

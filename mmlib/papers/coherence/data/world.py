@@ -251,11 +251,12 @@ def related_pairs(
         if "Irrelevant" in worded:  # which has no words of its own
             worded = worded - {"Irrelevant"} | {"Visible"}
         about = scene
-        alike = partial(_alike, scene)
-        if "Irrelevant" in holds:
-            about = min(map(sample_scene, spare), key=alike)
-        elif "Visible" in worded - holds:  # a caption of the most alike is half true of this one
-            about = max(map(sample_scene, spare), key=alike)
+        if "Irrelevant" in holds or "Visible" in worded - holds:
+            kinds, others = {item.kind for item in scene.things}, [*map(sample_scene, spare)]
+            alike = [(sum(thing.kind in kinds for thing in other.things),
+                      other.setting == scene.setting) for other in others]  # fmt: skip
+            # A caption of the most alike is half true of this one.
+            about = others[alike.index((min if "Irrelevant" in holds else max)(alike))]
         if scheme == "clue":
             texts.append(clue_text(scene, about, worded, rng))
         else:
@@ -266,11 +267,6 @@ def related_pairs(
         image_ids=tuple(f"world-{split}-{scene.seed % 10**10:06d}" for scene in scenes),
         open_image=partial(picture, scenes, SIZE), scenes=scenes, about=tuple(subjects),
     )  # fmt: skip
-
-
-def _alike(scene: Scene, other: Scene) -> tuple[int, bool]:
-    kinds = {item.kind for item in scene.things}
-    return sum(item.kind in kinds for item in other.things), other.setting == scene.setting
 
 
 def load(names: Sequence[str], seed: int) -> dict[str, Pairs]:

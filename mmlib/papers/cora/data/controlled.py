@@ -99,7 +99,13 @@ def load(dials: Dials) -> Captions:
                 rng.random((REGIONS, REGIONS))  # keeps the draws of recorded collections
                 noise = dials.noise * rng.normal(size=regions.shape)
                 features.append(regions[rng.permutation(REGIONS)] + noise)
-                shown = _facts(dials, names, looks_of_picture)
+                shown: list[Fact] = []  # one a thing, or one a relation
+                for a, look in enumerate(looks_of_picture):
+                    if dials.structure == "colours":
+                        shown.append((_WORDS["colours"][look], names[a]))
+                    elif a % 2 == 0:
+                        pair = names[a : a + 2] if look % 2 == 0 else names[a : a + 2][::-1]
+                        shown.append((pair[0], _WORDS["relations"][look // 2], pair[1]))
                 facts.append(frozenset(shown))
                 captions.append([_caption(shown, rng) for _ in range(CAPTIONS)])
         images[split] = ControlledImages(
@@ -129,17 +135,6 @@ def _family(dials: Dials, unseen: bool, rng: Generator) -> tuple[np.ndarray, np.
         return kinds, looks.reshape(FAMILY, -1)
     colours = rng.choice(colours, THINGS, replace=False)
     return kinds, np.stack([np.roll(colours, t) for t in range(FAMILY)])
-
-
-def _facts(dials: Dials, names: Sequence[str], looks: np.ndarray) -> list[Fact]:
-    """What a picture shows: a fact a thing, or a fact a relation."""
-    if dials.structure == "colours":
-        return [(_WORDS["colours"][c], name) for c, name in zip(looks, names, strict=True)]
-    pairs: list[Fact] = []
-    for a in range(0, len(names), 2):
-        subject, object_ = (a, a + 1) if looks[a] % 2 == 0 else (a + 1, a)
-        pairs.append((names[subject], _WORDS["relations"][looks[a] // 2], names[object_]))
-    return pairs
 
 
 def _caption(shown: Sequence[Fact], rng: Generator) -> dict[str, Any]:

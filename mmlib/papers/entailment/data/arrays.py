@@ -1,6 +1,7 @@
 """What the jobs of paper 02 read: images, captions, labelled pairs; and batches of pairs."""
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,14 +12,16 @@ import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
-from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, from_numpy
 
+from mmlib.core.errors import DataError, Problem
 from mmlib.core.jobs import as_bytes
 from mmlib.core.records import Kind, Samples
+from mmlib.features.backbones import read_weights
+from mmlib.features.bert import check_files
 from mmlib.features.encoders import Shape
-from mmlib.features.words import CLS, SEP, Reader, TokenStates, Words, padded
+from mmlib.features.words import CLS, SEP, SPECIAL, UNKNOWN, Reader, TokenStates, Words, padded
 from mmlib.papers.entailment.method.calibration import Frozen, Scale
 from mmlib.papers.entailment.method.classifier import INDICATORS, Batch, Settings
 from mmlib.papers.entailment.method.retrievers import MAX_WORDS, AlignFuse, build
@@ -246,6 +249,31 @@ def starts_of(weights: Mapping[str, Tensor], text: Path | None = None) -> dict[s
     return starts
 
 
+def starts_in(folder: Path, words: Words, layers: int) -> dict[str, Tensor]:
+    """Weights that judges start from, of a user's ALBEF or BLIP, by their names there.
+
+    The first `layers` of the folder's text encoder become VE's, the others its cross layers, all
+    TE's own. A word gets the mean embedding of its pieces. Raises DataError for another model.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    check_files(folder)
+    encoder = re.compile(r"text_encoder\.(?:bert\.)?(.+)")  # ALBEF's is in a model of masked words
+    state = read_weights(folder / "model.safetensors", "")
+    found = {named[1]: v.float() for n, v in state.items() if (named := encoder.fullmatch(n))}
+    if PIECES not in found or not any("crossattention" in name for name in found):
+        problem = "no text encoder that attends to an image, as ALBEF's and BLIP's"
+        raise DataError(Problem(folder, None, problem, "a CLIP gives features: --backbone hf:"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+    rows = tokenizer([*SPECIAL, *words.words], add_special_tokens=False)["input_ids"]
+    found[PIECES] = torch.stack([found[PIECES][r or rows[UNKNOWN]].mean(dim=0) for r in rows])
+    starts = {f"{of}.{name}": value for name, value in found.items() for of in ("text", "words")}
+    for name, value in found.items():
+        if (layer := re.match(r"encoder\.layer\.(\d+)\.", name)) and int(layer[1]) >= layers:
+            starts[f"cross.layers.{int(layer[1]) - layers}.{name[layer.end() :]}"] = value
+    return starts
+
+
 def sentences_of(samples: Iterable[Samples], merged: Mapping[str, tuple[str, ...]]) -> set[str]:
     """All sentences of samples; of a merged premise those that it was merged from."""
     texts = [t for some in samples for t in (*some.hypothesis, *some.premise) if t]
@@ -268,12 +296,6 @@ def arrays_of(
         pairs[name] = Labelled(some, given, counted, about.get(name, ()))
     learnt: dict[str, Any] = {name: pairs.pop(name) for name in ("train", "dev", "calibration")}
     return Arrays(**learnt, tests=pairs, frozen=encoders, scale=scale, **rest)
-
-
-def metadata_of(path: Path) -> dict[str, str]:
-    """The notes in a file of weights."""
-    with safe_open(path, "pt") as file:
-        return dict(file.metadata() or {})
 
 
 # --- Batches -------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,7 @@ from mmlib.features.words import TokenStates, Words
 from mmlib.papers.entailment.data import arrays as tables
 from mmlib.papers.entailment.data.arrays import SPLITS, People, Split, Study, flat
 from mmlib.papers.entailment.method.calibration import frozen
+from mmlib.papers.entailment.method.classifier import classifier, load_pretrained
 from mmlib.papers.entailment.method.retrievers import build
 from mmlib.papers.entailment.method.revision import train
 from mmlib.papers.entailment.run.systems import Budget
@@ -143,10 +145,16 @@ def study_of(
     start = _frozen_retriever(budget, words, images, Split.of(words, captions, rows["frozen"]))
     bert = data_dir() / "bert"
     states = TokenStates.by(bert, texts, merged, job_folder()) if bert.is_dir() else None
-    starts = tables.starts_of(start)
-    if budget.judge.classifier.width != plan.transformers.width:  # as of the tier `paper`
-        starts = {}
-        print("judges start at random, where the paper's start as BERT and ALBEF", file=sys.stderr)
+    starts, settings = tables.starts_of(start), budget.judge.classifier
+    if settings.width != plan.transformers.width:  # as of the tier `paper`
+        folder, starts = data_dir() / "judge_start", {}
+        said = "at random, where the paper's start as BERT and ALBEF"
+        if folder.is_dir():
+            starts = tables.starts_in(folder, words, settings.words_layers)
+            judge = classifier(settings, len(words), images)
+            copied = Counter(n.partition(".")[0] for n in sorted(load_pretrained(judge, starts)))
+            said = f"from {folder}; copied of {len(judge.state_dict())} tensors: {dict(copied)}"
+        print(f"judges start {said}", file=sys.stderr)
     retriever = tables.read_retriever(start, plan.transformers, plan.space, images, len(words))
     stems = Weights(collections["train"].captions)
     encoders = frozen(retriever, words, images, texts, stems, merged, states)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from mmlib import world
@@ -72,7 +73,7 @@ def load(budget: Budget, seed: int) -> Study:
         about["edits"] = tuple(some.hypotheses[i].edit for i in of_images)  # the last: test's
     merged = dict(zip(premises, captions, strict=True))
     merged |= {merged_captions(c): tuple(t.text for t in c) for some in sets for c in some.captions}
-    words = Words(json.loads(tables.metadata_of(RETRIEVERS)["words"]))
+    words = Words(json.loads(safe_open(RETRIEVERS, "pt").metadata()["words"]))
     weights = {n.removeprefix("align."): v.float() for n, v in load_file(RETRIEVERS).items()}
     texts = sorted({t for c in captions for t in c} | tables.sentences_of(edited.values(), merged))
     words.read(texts)

@@ -61,7 +61,7 @@ EXPERIMENT = Experiment(
     inputs={
         "flickr8k": (*FLICKR8K, "sick/SICK.txt", *BERT_FILES),
         "paper": ("region_features/**/*", "f30k/**/*", "coco/**/*", "snli_ve/**/*",
-                  "sick/SICK.txt", *BERT_FILES),
+                  "sick/SICK.txt", "judge_start/*", *BERT_FILES),
     },
     bounds={r"(E|P)@\d+.*|mAP.*|own rejected": (0, 100), "(dev_)?RSUM": (0, 1e4), "label": (0, 1)},
     may_skip=r"(E|P)@\d+, (judge|people)|mAP, people|own rejected",
