@@ -3,10 +3,11 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from caption_graphs import graph, node
 
 from mmlib.world import logic
 from mmlib.world.captions import captions
-from mmlib.world.graphs import CONCEPTS, CaptionGraph, Edge, Node
+from mmlib.world.graphs import CONCEPTS, Edge
 from mmlib.world.logic import closure, entails, satisfies
 from mmlib.world.scenes import pick, sample_scene, split_seeds
 from mmlib.world.schema import RELATIONS
@@ -20,14 +21,6 @@ def scenes():
 @pytest.fixture(scope="module")
 def graphs(scenes):
     return [one.graph for scene in scenes for one in captions(scene)]
-
-
-def node(concept, *facts):
-    return Node(concept, frozenset(facts))
-
-
-def graph(nodes, *edges, **rest):
-    return CaptionGraph(tuple(nodes), tuple(Edge(*edge) for edge in edges), **rest)
 
 
 def weaken(rng, graph, steps=2):

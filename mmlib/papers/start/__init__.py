@@ -1,1 +1,1 @@
-"""Notebook 00: no paper's, but five claims of our own, to show how claims are judged."""
+"""Notebook 00: no paper's, but four claims of our own, to show how claims are judged."""

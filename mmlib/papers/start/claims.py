@@ -11,15 +11,11 @@ from mmlib.papers.start.run import CAPTIONS
 SHORT, LONG = 8, 14  # words and marks: at most, at least
 
 
-def hits(evidence: Evidence) -> np.ndarray:
-    """100 for each training and caption whose picture was among the first ten, else 0."""
-    return evidence.values("world", "Search", "R@10")
-
-
 def short(evidence: Evidence) -> Effects:
     """R@10 of a picture's short captions less that of its long ones."""
-    values, image_of = hits(evidence), evidence.clusters("world")
-    [words] = evidence.values("world", CAPTIONS, "words", [0])
+    [dataset] = evidence.datasets
+    values, image_of = evidence.values(dataset, "Search", "R@10"), evidence.clusters(dataset)
+    [words] = evidence.values(dataset, CAPTIONS, "words", [0])
     gaps = []
     for picture in np.unique(image_of):
         brief, long = ((image_of == picture) & fits for fits in (words <= SHORT, words >= LONG))
@@ -30,12 +26,9 @@ def short(evidence: Evidence) -> Effects:
 
 def places(evidence: Evidence) -> Effects:
     """R@10 of the captions of beaches less that of deserts', which are other pictures."""
-    recalls = []
-    for setting in PLACES:
-        [fits] = evidence.values("world", CAPTIONS, setting, [0]) == 1
-        values, pictures = hits(evidence)[:, fits], evidence.clusters("world")[fits]
-        recalls.append(crossed(values, pictures))
-    return {"beach − desert": difference(*recalls)}
+    found, pictures = evidence.values("world", "Search", "R@10"), evidence.clusters("world")
+    of = [evidence.values("world", CAPTIONS, setting, [0])[0] == 1 for setting in PLACES]
+    return {"beach − desert": difference(*(crossed(found[:, fits], pictures[fits]) for fits in of))}
 
 
 CLAIMS = claims_of(__file__, Vocabulary(), {"S2": short, "S3": places})

@@ -1,7 +1,7 @@
-"""The picture world of notebook 00, as people see it and as arrays."""
+"""The picture world of notebook 00, or photographs for its record, to look at and as arrays."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,20 +9,24 @@ import numpy as np
 
 from mmlib import world
 from mmlib.core.errors import DataError
+from mmlib.core.records import CaptionedImages
+from mmlib.data import flickr8k
 from mmlib.features.words import Words, padded
 from mmlib.papers.start.method import Captioned, Settings
-from mmlib.world import WorldImages
 
 ENDINGS = {"full stop": ".", "no full stop": ""}  # what captions end in, in splits of these names
 PLACES = ("beach", "desert")  # settings that claim S3 compares
-SIZES = {"train": 1000, "val": 100, "test": 300}  # pictures
+SIZES = {"train": 1000, "val": 100, "test": 300}  # pictures that are drawn
+READERS: Mapping[str, Callable[[str], CaptionedImages]] = {
+    "world": lambda split: world.captioned_images(split, SIZES[split]), "flickr8k": flickr8k.load
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """The world ready for training. splits: "train", "val", "test", and "test" by other endings.
+    """Pictures ready for training. splits: "train", "val", "test", and "test" by other endings.
 
-    vocabulary: how many ids there are; places: the setting of each test picture.
+    vocabulary: how many ids there are; places: the setting of each test picture that is drawn.
     """
 
     splits: Mapping[str, Captioned]
@@ -44,19 +48,19 @@ class Arrays:
         return self.splits[split].image_of
 
 
-def load_study(tier: str, datasets: Sequence[str] = ()) -> dict[str, WorldImages]:
-    """The pictures of each split. Raises DataError for another tier or data set than the world."""
-    if unknown := [name for name in (tier, *datasets) if name != "world"]:
-        raise DataError(f"notebook 00 has no data {unknown[0]!r}: it shows the world alone")
-    return {split: world.captioned_images(split, count) for split, count in SIZES.items()}
+def load_study(tier: str, datasets: Sequence[str] = ()) -> dict[str, CaptionedImages]:
+    """The pictures of each split. Raises DataError for a tier or data set that is not there."""
+    if unknown := [name for name in (tier, *datasets) if name not in READERS or name != tier]:
+        raise DataError(f"notebook 00 has no data {unknown[0]!r}; there are {', '.join(READERS)}")
+    return {split: READERS[tier](split) for split in SIZES}
 
 
-def vocabulary(images: dict[str, WorldImages]) -> Words:
+def vocabulary(images: dict[str, CaptionedImages]) -> Words:
     """The words of the training captions, by number."""
     return Words.of(text for captions in images["train"].captions for text in captions)
 
 
-def captioned(images: WorldImages, words: Words, ending: str | None = None) -> Captioned:
+def captioned(images: CaptionedImages, words: Words, ending: str | None = None) -> Captioned:
     """A split as arrays; every caption's full stop is replaced by `ending`, if one is given."""
     texts = [text for captions in images.captions for text in captions]
     texts = texts if ending is None else [text.rstrip(".") + ending for text in texts]
@@ -65,9 +69,10 @@ def captioned(images: WorldImages, words: Words, ending: str | None = None) -> C
     return Captioned(images.features, ids, lengths, np.repeat(np.arange(len(counts)), counts))
 
 
-def load_arrays(images: dict[str, WorldImages], tier: str = "world") -> dict[str, Arrays]:
-    """All splits as arrays, by the name of the one data set, "world"."""
+def load_arrays(images: dict[str, CaptionedImages], tier: str = "world") -> dict[str, Arrays]:
+    """All splits as arrays, by the name of the tier's one data set."""
     words, test = vocabulary(images), images["test"]
     splits = {name: captioned(split, words) for name, split in images.items()}
     splits |= {name: captioned(test, words, ending) for name, ending in ENDINGS.items()}
-    return {"world": Arrays(splits, len(words), tuple(scene.setting for scene in test.scenes))}
+    places = tuple(scene.setting for scene in getattr(test, "scenes", ()))
+    return {tier: Arrays(splits, len(words), places)}

@@ -93,19 +93,19 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
 
 
 def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
-    """Of each test caption: how many words and marks it has, and whether it is of a place."""
-    test = arrays.splits["test"]
-    setting = np.array(arrays.places)[test.image_of]
-    return Answer({"test": {"words": test.lengths, **{name: setting == name for name in PLACES}}})
+    """Of each test caption: how many words and marks it has, and whether it is drawn of a place."""
+    test, setting = arrays.splits["test"], np.array(arrays.places)
+    drawn = {name: np.isin(test.image_of, np.flatnonzero(setting == name)) for name in PLACES}
+    return Answer({"test": {"words": test.lengths, **drawn}})
 
 
 def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
     """All that evidence needs: the captions are described, and each system trained or not."""
-    settings = asdict(budget(tier, "world"))
+    settings = asdict(budget(tier, tier))
     trainings = [
-        Job(PAPER, tier, "world", system, seed, settings)
+        Job(PAPER, tier, tier, system, seed, settings)
         for seed in seeds
         for system in SYSTEMS.values()
     ]
-    captions = Job(PAPER, tier, "world", {"system": CAPTIONS}, NO_SEED)
+    captions = Job(PAPER, tier, tier, {"system": CAPTIONS}, NO_SEED)
     return [Stage(describe_captions, [captions]), Stage(train_and_score, trainings)]

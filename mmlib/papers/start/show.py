@@ -1,7 +1,7 @@
 """What is shown of notebook 00: tables of matches, searches, and the figures of its record."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from itertools import product
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from mmlib.core import plots
+from mmlib.core.claims import KINDS
 from mmlib.core.evidence import Evidence
 from mmlib.core.plots import COLOURS, TRUE
 from mmlib.papers.start.method import Captioned, Search
@@ -91,15 +92,16 @@ def searches(
 def tables(evidence: Evidence) -> Mapping[str, Callable[[], pd.DataFrame]]:
     """A row for each system and metric: mean and standard deviation over seeds."""
     rows = {
-        (system, metric): evidence.means("world", system, metric).agg(["mean", "std"])
-        for system in SYSTEMS
-        for metric in evidence.metrics("world", system)
+        (system, metric): evidence.means(dataset, system, metric).agg(["mean", "std"])
+        for dataset, system in product(evidence.datasets, SYSTEMS)
+        for metric in evidence.metrics(dataset, system)
     }
     return {"systems": lambda: pd.DataFrame(rows).T}
 
 
 def figures(evidence: Evidence) -> Mapping[str, Callable[[], Figure]]:
     """The learning curves."""
-    title = "picture world", "R@10 on dev, %"
-    on_dev = partial(evidence.curves, "world", "Search", "dev_R@10")
-    return {"learning": lambda: plots.curves({title: {"Search": on_dev()}})}
+    [dataset] = evidence.datasets
+    title = KINDS[dataset], "R@10 on dev, %"
+    on_dev = dataset, "Search", "dev_R@10"
+    return {"learning": lambda: plots.curves({title: {"Search": evidence.curves(*on_dev)}})}

@@ -10,7 +10,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from drawn import few, near, seeds
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 from scipy.stats import chisquare, rankdata
@@ -20,9 +21,6 @@ from mmlib.papers.coherence import method
 from mmlib.papers.coherence.method import full_ranks, gap, pool_ranks, pools_of
 
 pytestmark = pytest.mark.usefixtures("double")
-few = settings(max_examples=25, deadline=None)
-seeds = st.integers(0, 2**32 - 1)
-near = partial(pytest.approx, rel=1e-9, abs=1e-10)
 same = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-12)
 LENGTHS = torch.tensor([3, 1, 5, 2])
 

@@ -9,15 +9,14 @@ import networkx as nx
 import numpy as np
 import pytest
 import tiny_cora as toys
-from hypothesis import given, settings
+from drawn import few, many, seeds
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mmlib.papers.cora.data.texts import Reader
 from mmlib.papers.cora.run.batches import drop_regions, mask_words, training_batches
 from mmlib.papers.cora.run.systems import CORA, Augmentation, Settings
 
-few, many = (settings(max_examples=n, deadline=None) for n in (25, 60))
-seeds = st.integers(0, 2**32 - 1)
 described_ = st.lists(toys.descriptions(), min_size=1, max_size=5)
 
 # --- Graphs as arrays ----------------------------------------------------------------------------

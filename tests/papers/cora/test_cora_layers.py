@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import tiny_cora as toys
 import torch
-from hypothesis import given, settings
+from drawn import few, many, near, seeds
+from hypothesis import given
 from hypothesis import strategies as st
 from tiny_cora import GAT, alphas, stir, weights_of
 
@@ -17,9 +18,6 @@ from mmlib.papers.cora import method
 from mmlib.papers.cora.method import GPO
 
 pytestmark = pytest.mark.usefixtures("double")
-few, many = (settings(max_examples=n, deadline=None) for n in (25, 60))
-seeds = st.integers(0, 2**32 - 1)
-near = partial(pytest.approx, rel=1e-9, abs=1e-10)
 printed = partial(pytest.approx, abs=6e-7)  # six digits
 
 

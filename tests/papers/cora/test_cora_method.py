@@ -3,13 +3,13 @@
 import copy
 from collections import Counter
 from dataclasses import asdict, replace
-from functools import partial
 
 import cora_oracles as loops
 import numpy as np
 import pytest
 import tiny_cora as toys
 import torch
+from drawn import near
 from torch import nn
 
 from mmlib.papers.cora.method import ImageEncoder, attention, padded
@@ -18,7 +18,6 @@ from mmlib.papers.cora.run.train import parameter_groups
 from mmlib.papers.cora.variants import build
 
 pytestmark = pytest.mark.usefixtures("double")
-near = partial(pytest.approx, rel=1e-9, abs=1e-10)
 PAIRED = toys.paired()
 
 

@@ -11,7 +11,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from drawn import many, near, seeds
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
@@ -30,9 +31,6 @@ from mmlib.papers.entailment.method.classifier import (
 
 pytestmark = pytest.mark.usefixtures("double")
 
-many = settings(max_examples=100, deadline=None)
-seeds = st.integers(0, 2**32 - 1)
-near = partial(pytest.approx, rel=1e-9, abs=1e-10)
 close = partial(np.testing.assert_allclose, rtol=1e-8, atol=1e-9)
 
 WORDS, INNER, REGIONS, TOKENS, STATE = 12, 5, 4, 30, 6

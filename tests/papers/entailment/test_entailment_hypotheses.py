@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from caption_graphs import graph, node
 from sklearn.metrics import roc_auc_score
 
 from mmlib import world as pictures
@@ -21,7 +22,6 @@ from mmlib.papers.entailment.data.premises import (
     partial_scene,
 )
 from mmlib.papers.entailment.run.systems import EDITS
-from mmlib.world.graphs import CaptionGraph, Edge, Node
 from mmlib.world.logic import entails, satisfies
 from mmlib.world.scenes import check_scene, sample_scene, split_seeds
 from mmlib.world.words import COLOUR_WORDS
@@ -29,14 +29,6 @@ from mmlib.world.words import COLOUR_WORDS
 
 def follows(captions, hypothesis):
     return any(entails(graph, hypothesis) for graph in joint(captions))
-
-
-def node(concept, *facts):
-    return Node(concept, frozenset(facts))
-
-
-def graph(nodes, *edges, **rest):
-    return CaptionGraph(tuple(nodes), tuple(Edge(*edge) for edge in edges), **rest)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tiny_entailment as tiny
 import torch
-from hypothesis import given, settings
+from drawn import few
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
@@ -40,7 +41,6 @@ DELTA = {"te": (1, 0, 0), "ve": (0, 1, 0), "mme": (1, 1, 1)}
 VOCABULARY = ("dog", "cat", "runs", "sleeps", "a", "red", ".")
 IMAGES = np.random.default_rng(0).normal(size=(6, 3, 4))
 ARRAYS = tiny.arrays()
-few = settings(max_examples=40, deadline=None)
 
 
 # --- Batches -------------------------------------------------------------------------------------

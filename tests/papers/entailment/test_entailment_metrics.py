@@ -1,11 +1,11 @@
 """Figures of judges as means over pairs, and E@K, against scikit-learn, loops and derivatives."""
 
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import few, many, near, seeds
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles import entail_at_k
 from sklearn import metrics as sk
@@ -22,10 +22,6 @@ from mmlib.papers.entailment.method.metrics import (
     shares,
 )
 
-few = settings(max_examples=25, deadline=None)
-many = settings(max_examples=100, deadline=None)
-seeds = st.integers(0, 2**32 - 1)
-near = partial(pytest.approx, rel=1e-9, abs=1e-10)
 OF_SKLEARN = [*(m for m in METRICS if m != AT_SIZE), ACCURACY]
 
 

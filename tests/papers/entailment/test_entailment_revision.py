@@ -11,7 +11,8 @@ from statistics import mean
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from drawn import few, many, near, seeds
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 from scipy.stats import chisquare
@@ -33,12 +34,6 @@ from mmlib.papers.entailment.method.revision import (
     candidates,
     extra_batch,
 )
-
-few = settings(max_examples=25, deadline=None)
-many = settings(max_examples=100, deadline=None)
-seeds = st.integers(0, 2**32 - 1)
-near = partial(pytest.approx, rel=1e-9, abs=1e-10)
-
 
 # --- Entailed pairs and their exclusion (Secs. 4.1 and 4.2) ---------------------------------------
 

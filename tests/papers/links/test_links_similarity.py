@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from drawn import few
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stnp
 from oracles import ap, auc, loss, precision, similarity
@@ -61,10 +62,9 @@ def test_gradients_are_the_printed_ones(name, system, wanted):
 ENTRIES = st.integers(-100, 100).map(lambda hundredths: hundredths / 100)
 SHAPES = stnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=5)
 ANY_MATRIX = SHAPES.flatmap(lambda shape: stnp.arrays(np.float64, shape, elements=ENTRIES))
-a_few = settings(max_examples=40, deadline=None)
 
 
-@a_few
+@few
 @given(ANY_MATRIX)
 def test_similarities_are_those_of_brute_force_at_every_k(matrix):
     for name, system in ALL.items():
@@ -121,7 +121,7 @@ def test_padding_never_matters_and_each_pair_has_a_k_of_its_own(name, filler):
 # --- Loss ------------------------------------------------------------------------------------
 
 
-@a_few
+@few
 @given(st.integers(2, 5), st.integers(0, 99), st.sampled_from(["hard", "mean"]), st.floats(0, 1))
 def test_loss_is_that_of_the_plain_loop_and_draws_are_averaged(size, seed, negatives, margin):
     q = np.random.default_rng(seed).uniform(-1, 1, (3, size, size))
@@ -166,7 +166,7 @@ def test_documents_without_a_link_or_with_nothing_else_are_skipped():
         evaluate(matrices[:2], split)
 
 
-@a_few
+@few
 @given(SHAPES, st.integers(0, 10_000), st.booleans())
 def test_metrics_are_those_of_scikit_learn_and_of_a_plain_count(shape, seed, ties):
     rng = np.random.default_rng(seed)
