@@ -34,6 +34,7 @@ from mmlib.papers.cora.run.batches import (
     GraphBatch,
     GraphSet,
     Split,
+    Swaps,
     TextBatch,
     Texts,
     moved,
@@ -43,6 +44,7 @@ from mmlib.papers.cora.run.systems import Settings, System
 POOL_TEMPERATURE = 0.1  # of the softmax
 RANK_WIDTH = 32  # of position encodings, and of the Bi-GRU's states
 BETAS = np.linspace(0, 1, 21)  # of eq. 14
+TIE = 1e-5  # cosines that differ by less differ by rounding
 FOLD = 1000  # test images of MS-COCO that are searched together ("1K")
 
 # --- Pooling: many vectors to one -------------------------------------------------------------
@@ -448,6 +450,11 @@ class Encoded:
         """Cosines (images, captions), eq. 1."""
         return self.images @ self.captions.T
 
+    @property
+    def of_own(self) -> np.ndarray:
+        """The cosine of each caption with its own image, (captions,)."""
+        return np.einsum("cd,cd->c", self.images[self.image_of], self.captions)
+
 
 @torch.no_grad()
 def encode(
@@ -545,6 +552,19 @@ def right_in_family(scores: np.ndarray, image_of: np.ndarray, size: int) -> np.n
     chance = chance_among_first(family, 1)
     hit = 100 * chance[np.arange(len(chance)), image_of - first]
     return np.concatenate([hit, np.full(len(scores), np.nan)])
+
+
+def swap_values(preferred: np.ndarray, swaps: Swaps, items: int) -> dict[str, np.ndarray]:
+    """Whether a caption is preferred to that with two things exchanged, 100 or 0: kind -> (items,).
+
+    50 where both score alike but for rounding, NaN for items without a swap, images among them.
+    preferred (swaps,): the caption's score less that of its swap.
+    """
+    right = np.where(np.abs(preferred) < TIE, 50.0, 100.0 * (preferred > 0))
+    values = {f"swap {kind}": np.full(items, np.nan) for kind in swaps.kinds}
+    for kind, chosen in swaps.kinds.items():
+        values[f"swap {kind}"][swaps.caption[chosen]] = right[chosen]
+    return values
 
 
 def weakest_entity(encoded: Encoded) -> np.ndarray:

@@ -24,6 +24,7 @@ from mmlib.features.text import (
     train_word2vec,
 )
 from mmlib.papers.cora.data import controlled, world
+from mmlib.papers.cora.data.swaps import swaps
 from mmlib.papers.cora.data.texts import DELIMITERS, Captions, PieceReader, Reader
 from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.batches import Arrays, Split, Texts
@@ -109,7 +110,7 @@ def _with_regions(collection: Captions, name: str) -> Captions:
         split: replace(of_split, features=store.rows(of_split.ids)[:, regions])
         for split, of_split in collection.images.items()
     }
-    return replace(collection, images=images)
+    return replace(collection, images=images, with_swaps=True)
 
 
 def _bert(tier: str) -> Path:
@@ -170,7 +171,7 @@ def prepare(
     if not isinstance(train, np.memmap):
         sample = np.asarray(train[:: max(1, len(train) // 2000)], dtype=np.float32)
         mean, scale = sample.mean(axis=(0, 1)), sample.std()
-    splits = {}
+    splits, swapped = {}, None
     for name in SPLITS:
         features = collection.images[name].features
         if not isinstance(features, np.memmap):
@@ -192,12 +193,16 @@ def prepare(
                 rng = np.random.default_rng([0, rate])
                 corrupt = partial(scenegraph.corrupt, kind=kind, rate=rate / 100, rng=rng)
                 texts[f"{kind} {rate}"] = reader.graphs(map(corrupt, graphs))
+        if collection.with_swaps and name == "test":
+            exchanged, graphs, swapped = swaps(graphs, collection.captions("train"))
+            texts["sequence, swapped"] = reader.sequences(exchanged)
+            texts["graph, swapped"] = reader.graphs(graphs)
         splits[name] = Split(features, collection.image_of(name), texts)
     test = collection.images["test"]
     family = world.FAMILY if isinstance(test, WorldImages) else 1
     queries = tuple(collection.captions("test")[:QUERIES])
     truth, bag = (world.truth(test), world.ideal_bag(test)) if for_record else ({}, None)
-    return Arrays(splits, table, vocabulary.words, truth, queries, source, family, bag)
+    return Arrays(splits, table, vocabulary.words, truth, queries, source, family, bag, swapped)
 
 
 def word_vectors(captions: Sequence[str], settings: Settings) -> tuple[Vocabulary, np.ndarray]:

@@ -212,7 +212,8 @@ class Split:
     """Images and all captions of a split.
 
     texts: as a "graph", a "sequence" and, in the world, a "gold" graph; those of test also with
-    parse errors, "edge 30" being 30 % with a moved edge; for a BERT, "graph, pieces" and so on.
+    parse errors, "edge 30" being 30 % with a moved edge, and "graph, swapped" and so on, with
+    `Arrays.swaps`; for a BERT, "graph, pieces" and so on.
     """
 
     features: np.ndarray  # (images, regions, d), possibly memory-mapped
@@ -227,6 +228,15 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
+class Swaps:
+    """Test captions with two things exchanged: see `data.swaps`."""
+
+    caption: np.ndarray  # (swaps,): which caption each is of
+    kinds: Mapping[str, np.ndarray]  # name -> (swaps,) of bool: which are of that kind
+    plausible: np.ndarray  # (swaps,): nats by which a text model prefers the caption itself
+
+
+@dataclass(frozen=True, eq=False)
 class Arrays:
     """A captioned collection ready for training: arrays only, so that it travels to processes."""
 
@@ -238,6 +248,7 @@ class Arrays:
     bert: tuple[str, str] = ("", "")  # a BERT's folder, and a hash of its weights
     family: int = 1  # so many neighbouring images differ in structure alone
     ideal_bag: np.ndarray | None = None  # (test captions,): see `data.world.ideal_bag`
+    swaps: Swaps | None = None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -246,6 +257,7 @@ class Arrays:
             repr((self.vocabulary, self.queries, self.bert[1], self.family)).encode()
         )
         values: dict[str, Any] = {"embeddings": self.embeddings, **self.truth}
+        values |= self.swaps.kinds if self.swaps else {}
         for name, split in self.splits.items():
             values |= {f"{name} features": split.features, f"{name} image_of": split.image_of}
             for kind, texts in split.texts.items():
