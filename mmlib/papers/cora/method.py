@@ -10,7 +10,7 @@ N = O + A nodes, E edges, H heads, n regions; D is the width of all vectors.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,6 @@ from mmlib.papers.cora.run.batches import (
     GraphBatch,
     GraphSet,
     Split,
-    Swaps,
     TextBatch,
     Texts,
     moved,
@@ -44,7 +43,7 @@ from mmlib.papers.cora.run.systems import Settings, System
 POOL_TEMPERATURE = 0.1  # of the softmax
 RANK_WIDTH = 32  # of position encodings, and of the Bi-GRU's states
 BETAS = np.linspace(0, 1, 21)  # of eq. 14
-TIE = 1e-5  # cosines that differ by less differ by rounding
+ROUNDING = 1e-5  # cosines that differ by less are as high
 FOLD = 1000  # test images of MS-COCO that are searched together ("1K")
 
 # --- Pooling: many vectors to one -------------------------------------------------------------
@@ -450,11 +449,6 @@ class Encoded:
         """Cosines (images, captions), eq. 1."""
         return self.images @ self.captions.T
 
-    @property
-    def of_own(self) -> np.ndarray:
-        """The cosine of each caption with its own image, (captions,)."""
-        return np.einsum("cd,cd->c", self.images[self.image_of], self.captions)
-
 
 @torch.no_grad()
 def encode(
@@ -554,16 +548,21 @@ def right_in_family(scores: np.ndarray, image_of: np.ndarray, size: int) -> np.n
     return np.concatenate([hit, np.full(len(scores), np.nan)])
 
 
-def swap_values(preferred: np.ndarray, swaps: Swaps, items: int) -> dict[str, np.ndarray]:
-    """Whether a caption is preferred to that with two things exchanged, 100 or 0: kind -> (items,).
+def swap_values(
+    encoded: Encoded, swapped: np.ndarray, swaps: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Whether captions score higher than with two things exchanged, 100 or 0; 50 if as high.
 
-    50 where both score alike but for rounding, NaN for items without a swap, images among them.
-    preferred (swaps,): the caption's score less that of its swap.
+    swapped (swaps, D): unit vectors; swaps: see `Arrays.swaps`. "swap " + kind -> (captions +
+    images,), NaN for a caption without a swap, and for images.
     """
-    right = np.where(np.abs(preferred) < TIE, 50.0, 100.0 * (preferred > 0))
-    values = {f"swap {kind}": np.full(items, np.nan) for kind in swaps.kinds}
-    for kind, chosen in swaps.kinds.items():
-        values[f"swap {kind}"][swaps.caption[chosen]] = right[chosen]
+    values = {}
+    for kind, swap in swaps.items():
+        has, right = swap >= 0, np.full(len(swap) + len(encoded.images), np.nan)
+        lead = encoded.captions[has] - swapped[swap[has]]
+        lead = np.einsum("sd,sd->s", encoded.images[encoded.image_of[has]], lead)
+        right[: len(swap)][has] = np.where(np.abs(lead) < ROUNDING, 50, 100 * (lead > 0))
+        values[f"swap {kind}"] = right
     return values
 
 

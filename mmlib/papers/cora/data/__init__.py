@@ -23,8 +23,7 @@ from mmlib.features.text import (
     tokenize,
     train_word2vec,
 )
-from mmlib.papers.cora.data import controlled, world
-from mmlib.papers.cora.data.swaps import swaps
+from mmlib.papers.cora.data import controlled, swaps, world
 from mmlib.papers.cora.data.texts import DELIMITERS, Captions, PieceReader, Reader
 from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.batches import Arrays, Split, Texts
@@ -171,7 +170,7 @@ def prepare(
     if not isinstance(train, np.memmap):
         sample = np.asarray(train[:: max(1, len(train) // 2000)], dtype=np.float32)
         mean, scale = sample.mean(axis=(0, 1)), sample.std()
-    splits, swapped = {}, None
+    splits, swapped = {}, dict[str, np.ndarray]()
     for name in SPLITS:
         features = collection.images[name].features
         if not isinstance(features, np.memmap):
@@ -194,7 +193,7 @@ def prepare(
                 corrupt = partial(scenegraph.corrupt, kind=kind, rate=rate / 100, rng=rng)
                 texts[f"{kind} {rate}"] = reader.graphs(map(corrupt, graphs))
         if collection.with_swaps and name == "test":
-            exchanged, graphs, swapped = swaps(graphs, collection.captions("train"))
+            exchanged, graphs, swapped = swaps.swap_all(graphs)
             texts["sequence, swapped"] = reader.sequences(exchanged)
             texts["graph, swapped"] = reader.graphs(graphs)
         splits[name] = Split(features, collection.image_of(name), texts)

@@ -26,14 +26,13 @@ WORDS = {"object": 6, "attribute": 3, "relation": 7}  # kept of each phrase (cod
 class Captions:
     """A collection: images with captions and graphs of the three splits, flat in file order.
 
-    gold: the graphs that the captions were written from, in the picture world only. with_swaps:
-    whether test captions are also read with two things exchanged, see `data.swaps`.
+    gold: the graphs that the captions were written from, in the picture world only.
     """
 
     images: Mapping[str, CaptionedImages]
     graphs: Mapping[str, Sequence[nx.MultiDiGraph]]
     gold: Mapping[str, list[nx.MultiDiGraph]] | None = None
-    with_swaps: bool = False
+    with_swaps: bool = False  # whether those of test are also read as `data.swaps` has them
 
     def captions(self, split: str) -> list[str]:
         """The captions of a split."""

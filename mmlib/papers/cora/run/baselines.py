@@ -36,8 +36,7 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Rank the test set without any training; values as of `train.train_and_score`.
 
     baseline "random": scores drawn by the seed; "ridge": see `ridge`, reads naming the texts;
-    "truth": the scores of an oracle, reads naming which. "ideal bag" has "in family" alone,
-    and "trigrams" the swaps.
+    "truth": the scores of an oracle, reads naming which. "ideal bag" has "in family" alone.
     """
     started, test = time.process_time(), arrays.splits["test"]
     kind, reads = job.system["baseline"], job.system.get("reads", "")
@@ -45,11 +44,6 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         assert arrays.ideal_bag is not None
         right = np.concatenate([arrays.ideal_bag, np.full(len(test.features), np.nan)])
         return Answer({"test": {"in family": right}}, seconds=time.process_time() - started)
-    if kind == "trigrams":
-        assert arrays.swaps is not None
-        items = len(test.image_of) + len(test.features)
-        right = method.swap_values(arrays.swaps.plausible, arrays.swaps, items)
-        return Answer({"test": right}, seconds=time.process_time() - started)
     if kind == "truth":
         scores = arrays.truth[reads]
     elif kind == "ridge":

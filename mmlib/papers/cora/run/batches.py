@@ -6,7 +6,7 @@ with indices that tie them, so that nothing loops over nodes or pads pairs of no
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -212,8 +212,7 @@ class Split:
     """Images and all captions of a split.
 
     texts: as a "graph", a "sequence" and, in the world, a "gold" graph; those of test also with
-    parse errors, "edge 30" being 30 % with a moved edge, and "graph, swapped" and so on, with
-    `Arrays.swaps`; for a BERT, "graph, pieces" and so on.
+    parse errors, "edge 30" being 30 % with a moved edge; for a BERT, "graph, pieces" and so on.
     """
 
     features: np.ndarray  # (images, regions, d), possibly memory-mapped
@@ -228,15 +227,6 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
-class Swaps:
-    """Test captions with two things exchanged: see `data.swaps`."""
-
-    caption: np.ndarray  # (swaps,): which caption each is of
-    kinds: Mapping[str, np.ndarray]  # name -> (swaps,) of bool: which are of that kind
-    plausible: np.ndarray  # (swaps,): nats by which a text model prefers the caption itself
-
-
-@dataclass(frozen=True, eq=False)
 class Arrays:
     """A captioned collection ready for training: arrays only, so that it travels to processes."""
 
@@ -248,7 +238,8 @@ class Arrays:
     bert: tuple[str, str] = ("", "")  # a BERT's folder, and a hash of its weights
     family: int = 1  # so many neighbouring images differ in structure alone
     ideal_bag: np.ndarray | None = None  # (test captions,): see `data.world.ideal_bag`
-    swaps: Swaps | None = None
+    # kind -> of each test caption its row in the texts "graph, swapped" and so on, or -1: `swap_all`
+    swaps: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -256,8 +247,7 @@ class Arrays:
         digest = hashlib.sha256(
             repr((self.vocabulary, self.queries, self.bert[1], self.family)).encode()
         )
-        values: dict[str, Any] = {"embeddings": self.embeddings, **self.truth}
-        values |= self.swaps.kinds if self.swaps else {}
+        values: dict[str, Any] = {"embeddings": self.embeddings, **self.truth, **self.swaps}
         for name, split in self.splits.items():
             values |= {f"{name} features": split.features, f"{name} image_of": split.image_of}
             for kind, texts in split.texts.items():

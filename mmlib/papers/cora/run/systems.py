@@ -127,11 +127,9 @@ CORA, TWO_STEP, JOINT, SEQUENCE, BAG, OURS, VSE, GOLD, AUTHORS = (system(name) f
     "CORA", "Two-step, caption losses", "Joint", "Sequence, CORA's rest", "Bag of phrases",
     "Two-step, residual path and short cut", "VSE∞", "CORA, gold graphs", "CORA, authors' form",
 ))  # fmt: skip
-BASELINES, ORACLES, IDEAL_BAG, TRIGRAMS = (
-    _TABLE[name] for name in ("baselines", "oracles", "ideal bag", "trigrams")
-)
+BASELINES, ORACLES, IDEAL_BAG = (_TABLE[name] for name in ("baselines", "oracles", "ideal bag"))
 # All systems in the order of tables, and those that figures tell apart by colours.
-ORDER = [row["system"] for row in (*BASELINES, IDEAL_BAG, TRIGRAMS)]
+ORDER = [row["system"] for row in (*BASELINES, IDEAL_BAG)]
 ORDER += list({**SYSTEMS, **_TABLE["others"]})
 ORDER += [row["system"] for row in ORACLES]
 COMPARED = (CORA.system, OURS.system, BAG.system, TWO_STEP.system, SEQUENCE.system)
@@ -147,11 +145,6 @@ def original(dataset: str) -> str:
     for ending in ENDINGS:
         dataset = dataset.removesuffix(ending)
     return dataset
-
-
-def has_swaps(dataset: str) -> bool:
-    """Whether two things are exchanged in a collection's test captions (`data.swaps`)."""
-    return dataset.removeprefix(original(dataset)) in REGIONS
 
 
 def retrained(names: Iterable[str]) -> list[str]:
@@ -208,5 +201,4 @@ def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
     else:
         plain = (*BASELINES, IDEAL_BAG, *ORACLES, {"system": QUERY_TIME})
         rows += [{"system": CAPTIONS}, *plain * (dataset == original(dataset))]
-        rows += [TRIGRAMS] * has_swaps(dataset)
     return {row["system"]: row for row in rows}

@@ -117,22 +117,18 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Train, and rank every test caption's image and every test image's captions.
 
     Values by item, all captions and then all images (`per_item`): "rank" and "RSUM", `in_folds`,
-    "in family" where there are families of images, and `swap_values`. A system of several members
-    is their ensemble (similarities averaged, Section 4.2), with "RSUM of members" and, with
-    entities, "RSUM, reranked" (eq. 14). Diagnostics are "RSUM, edge 30 %" and so on, of parse errors
+    "in family" where there are families of images, `swap_values`. A system of several members is
+    their ensemble (similarities averaged, Section 4.2), with "RSUM of members" and, with entities,
+    "RSUM, reranked" (eq. 14). Diagnostics are "RSUM, edge 30 %" and so on, of parse errors
     (Section 9), "entity rank" of images, and "entity to image, R@1" and so on of captions.
     """
     started = time.process_time()
     system, test, val = System(**job.system), arrays.splits["test"], arrays.splits["val"]
-    texts, members, dev, swapped = texts_of(system, arrays), [], [], []
+    texts, members, dev = texts_of(system, arrays), [], []
     for number in range(system.members):
         member = run.member(number)
         model, history = train(replace(job, seed=job.seed + 1000 * number), arrays, member)
         members.append(encode(model, test, texts["test"], run.device))
-        if arrays.swaps:
-            of_swaps = replace(test, image_of=test.image_of[arrays.swaps.caption])
-            read = test.texts[f"{system.reads}, swapped"]
-            swapped.append(encode(model, of_swaps, read, run.device))
         if system.members > 1 or system.record_diagnostics:
             dev.append(encode(model, val, texts["val"], run.device))
         if number == 0:
@@ -148,10 +144,11 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     values |= method.in_folds(similarity, test.image_of)
     if arrays.family > 1:
         values["in family"] = method.right_in_family(similarity, test.image_of, arrays.family)
-    if arrays.swaps:
-        own, other = (np.mean([m.of_own for m in of], axis=0) for of in (members, swapped))
-        preferred = own[arrays.swaps.caption] - other
-        values |= method.swap_values(preferred, arrays.swaps, len(values["rank"]))
+    if arrays.swaps and len(members) == 1:
+        read = test.texts[f"{system.reads}, swapped"]
+        of_swaps = replace(test, image_of=np.zeros(len(read), dtype=int))  # of no meaning
+        swapped = encode(model, of_swaps, read, run.device).captions
+        values |= method.swap_values(members[0], swapped, arrays.swaps)
     if dev and dev[0].entities is not None:
         # β is chosen on all captions of dev, as many as test has: chosen on first captions alone,
         # it came out too small and reranking harmed.
