@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
 from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
 from mmlib.core.jobs import NO_SEED, Answer, History, Job, Run, Stage
+from mmlib.core.paths import table_beside
 from mmlib.features import backbones
 from mmlib.papers.coherence import baselines, method
 from mmlib.papers.coherence.data import Study, prepare
@@ -50,21 +51,11 @@ class System:
         return [i for i, name in enumerate(relations) if self.relations in (name, "all")]
 
 
-BASE = System("Base", attention=False)
-CMCA = System("CMCA", reports="all")
-NO_ATTENTION = System("CMCM-NoAttn", attention=False, relations="all", reports="refined")
-CMCM = System("CMCM", relations="all", reports="all")
+_TABLE = table_beside(__file__)
+BASE, CMCA, NO_ATTENTION, CMCM, *_VARIED = (System(n, **r) for n, r in _TABLE["systems"].items())
 SYSTEMS = (BASE, CMCA, NO_ATTENTION, CMCM)  # the paper's, beside CMCM_c
-SWEPT = tuple(  # some of Fig. 8's, beside 0 and 0.1
-    replace(CMCM, system=f"CMCM, λ_cls {value:g}", lambda_cls=value, reports="ranks")
-    for value in (0.01, 0.4, 2.0)
-)
-CUT = tuple(replace(CMCM, system=f"CMCM, {n} words", words=n, reports="ranks") for n in (10, 20))
-BASELINES = ({"system": "Random", "baseline": "random"}, {"system": "Ridge", "baseline": "ridge"})
-ORACLES = (  # readers that see what a controlled picture shows, see `data.controlled.truth`
-    {"system": "Oracle of relations", "baseline": "truth", "knows": "relations"},
-    {"system": "Oracle of things", "baseline": "truth", "knows": "things"},
-)
+SWEPT, CUT = _VARIED[:3], _VARIED[3:]  # over λ_cls, as Fig. 8's beside 0 and 0.1, and over words
+BASELINES, ORACLES = _TABLE["baselines"], _TABLE["oracles"]
 REFINED = "rank, refined"  # how ranks under θ̄ are named
 OTHER_THRESHOLD = 0.1  # the paper's T; its code has the one of Settings
 HEAD = "Head of "  # one relation, whose name follows
@@ -133,19 +124,7 @@ class Settings:
     dropout: float = 0.0
 
 
-BUDGETS = {  # searched on dev with CMCA and one seed; `study.md` has what was tried
-    "world": Settings(
-        word_width=48, hidden=48, width=128, epochs=10, batch=16, learning_rate=4e-3,
-        schedule="cosine", max_words=30, dropout=0.2,
-    ),
-    "flickr8k": Settings(
-        word_width=96, hidden=96, width=192, epochs=6, learning_rate=2e-3, batch=64,
-        schedule="cosine", word2vec_epochs=10, dropout=0.4,
-    ),
-    "paper": Settings(),
-}  # fmt: skip
-# Pairs are as few as 300, and texts are short.
-BUDGETS[collections.CONTROLLED_TIER] = replace(BUDGETS["world"], epochs=30)
+BUDGETS = {tier: Settings(**fields) for tier, fields in _TABLE["budgets"].items()}
 
 
 def budget(tier: str, dataset: str) -> Settings:

@@ -21,14 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mmlib.core.files import read_rows
-from mmlib.core.ranking import (
-    KS,
-    Ranks,
-    best_ranks,
-    chance_among_first,
-    metrics,
-    ranks_of_scores,
-)
+from mmlib.core.ranking import KS, Ranks, best_ranks, chance_among_first, metrics, ranks_of_scores
 from mmlib.papers.cora.run.batches import (
     Batch,
     GraphBatch,

@@ -17,12 +17,7 @@ from mmlib.data import flickr8k, precomputed
 from mmlib.data.word_vectors import read_word_vectors
 from mmlib.features.bert import BertEncoder
 from mmlib.features.store import open_features
-from mmlib.features.text import (
-    Vocabulary,
-    embedding_matrix,
-    tokenize,
-    train_word2vec,
-)
+from mmlib.features.text import Vocabulary, embedding_matrix, tokenize, train_word2vec
 from mmlib.papers.cora.data import controlled, swaps, world
 from mmlib.papers.cora.data.texts import DELIMITERS, Captions, PieceReader, Reader
 from mmlib.papers.cora.run import systems

@@ -4,7 +4,7 @@ As in ARO (Yuksekgonul et al., ICLR 2023) and SugarCrepe (Hsieh et al., NeurIPS 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import combinations
 
 import networkx as nx
@@ -22,37 +22,31 @@ NUMBERS, COLOURS, ANIMALS, PLURAL, MASS = (
     frozenset(_TABLE[n].split()) for n in ("numbers", "colours", "animals", "plural", "mass")
 )
 SYMMETRIC, JOINED, AN = (_TABLE[n].format(**_TABLE) for n in ("symmetric", "joined", "an"))
-# What is exchanged of two objects; of ends, whole noun phrases.
-KINDS = {"attributes": ["attributes"], "nouns": ["name"], "ends": ["attributes", "name"]}
+# Kind -> what is exchanged of two objects, of ends whole noun phrases; and which words both are of.
+KINDS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
+    "attributes": (("attributes",), frozenset()), "colours": (("attributes",), COLOURS),
+    "nouns": (("name",), frozenset()), "ends": (("attributes", "name"), frozenset()),
+    "animate ends": (("attributes", "name"), WORDS["people"] | ANIMALS),
+}  # fmt: skip
 
 
 def swap_all(
-    graphs: Iterable[nx.MultiDiGraph],
+    graphs: Sequence[nx.MultiDiGraph],
 ) -> tuple[list[str], list[nx.MultiDiGraph], dict[str, np.ndarray]]:
-    """Captions with two things exchanged, their graphs, and kind -> the swap of each caption or -1.
-
-    "colours" are those attributes, and "animate ends" those ends, of which both are so.
-    """
-    listed, texts, exchanged = list(graphs), list[str](), list[nx.MultiDiGraph]()
-    of = {kind: np.full(len(listed), -1) for kind in (*KINDS, "colours", "animate ends")}
-    for i, graph in enumerate(listed):
-        for kind in KINDS:
-            if found := swap(graph, kind):
-                both = (
-                    COLOURS.issuperset(found[2]),
-                    (WORDS["people"] | ANIMALS).issuperset(found[2]),
-                )
-                subsets = ["colours"] * (kind == "attributes" and both[0])
-                subsets += ["animate ends"] * (kind == "ends" and both[1])
-                for name in (kind, *subsets):
-                    of[name][i] = len(texts)
-                texts.append(found[0])
-                exchanged.append(found[1])
-    return texts, exchanged, of
+    """Captions with two things exchanged, their graphs; kind -> the row of each caption's, or -1."""
+    made, of = list[tuple[str, nx.MultiDiGraph]](), dict[str, np.ndarray]()
+    for kind, how in KINDS.items():
+        swaps = [swap(graph, *how) for graph in graphs]
+        has = np.array([each is not None for each in swaps])
+        of[kind] = np.where(has, len(made) + has.cumsum() - 1, -1)
+        made += [each for each in swaps if each]
+    return [text for text, _ in made], [graph for _, graph in made], of
 
 
-def swap(graph: nx.MultiDiGraph, kind: str) -> tuple[str, nx.MultiDiGraph, list[str]] | None:
-    """A caption with the first two things exchanged that can be, its graph, and their last words.
+def swap(
+    graph: nx.MultiDiGraph, fields: Sequence[str], within: Set[str] = frozenset()
+) -> tuple[str, nx.MultiDiGraph] | None:
+    """A caption with the first two things exchanged that can be, and its graph; see `KINDS`.
 
     Their words stand once in the caption; an attribute is the only one, and before its noun. Left
     out is what may still be true or is bad English: words that are alike, nouns of other number,
@@ -61,7 +55,7 @@ def swap(graph: nx.MultiDiGraph, kind: str) -> tuple[str, nx.MultiDiGraph, list[
     entry, text = to_authors(graph), canonical(graph.graph["text"]).lower()
     things = entry["entities"][: LIMITS["objects"]]
     pairs: Iterable[tuple[int, int]] = combinations(range(len(things)), 2)
-    if kind == "ends":
+    if len(fields) == 2:
         related = [(s, o, " ".join([*said, by]).strip()) for s, o, said, by in entry["relations"]]
         pairs = [(s, o) for s, o, label in related if not re.fullmatch(SYMMETRIC, label)]
     for pair in (pair for pair in pairs if len({*pair}) == 2 and max(pair) < len(things)):
@@ -69,13 +63,14 @@ def swap(graph: nx.MultiDiGraph, kind: str) -> tuple[str, nx.MultiDiGraph, list[
         labels = [[label for _, label, _ in thing["attributes"]] for thing in (x, y)]
         nouns, old = [x["name"], y["name"]], [x["name"], y["name"]]
         phrases = [" ".join([*said, noun]) for said, noun in zip(labels, nouns, strict=True)]
-        if kind != "nouns":
-            old = phrases if kind == "ends" else ["".join(said[:1]) for said in labels]
+        if "attributes" in fields:
+            old = phrases if "name" in fields else ["".join(said[:1]) for said in labels]
         last, heads = ([of.split(" ")[-1] for of in words] for words in (old, nouns))
         either = "|".join(map(re.escape, sorted(old, key=len, reverse=True)))
         places = re.compile(rf"(?<![\w-])(an? )?({either})(?![\w-])")
         wrong = [sorted(m[2] for m in places.finditer(text)) != sorted(old), _alike(last)]
-        if kind == "attributes":
+        wrong += [bool(within) and not within.issuperset(last)]
+        if "name" not in fields:
             wrong += [_alike(heads), not NUMBERS.isdisjoint(old), [*map(len, labels)] != [1, 1]]
             wrong += [phrase not in text for phrase in phrases]
         else:
@@ -88,11 +83,11 @@ def swap(graph: nx.MultiDiGraph, kind: str) -> tuple[str, nx.MultiDiGraph, list[
                 article = "an " if re.match(AN, new[match[2]]) else "a "
                 return article * bool(match[1]) + new[match[2]]
 
-            changed = {x["id"]: x | {field: y[field] for field in KINDS[kind]},
-                       y["id"]: y | {field: x[field] for field in KINDS[kind]}}  # fmt: skip
+            changed = {x["id"]: x | {field: y[field] for field in fields},
+                       y["id"]: y | {field: x[field] for field in fields}}  # fmt: skip
             entities = [changed.get(thing["id"], thing) for thing in entry["entities"]]
             text = places.sub(put, text)
-            return text, from_authors(entry | {"caption": text, "entities": entities}), last
+            return text, from_authors(entry | {"caption": text, "entities": entities})
     return None
 
 

@@ -238,7 +238,7 @@ class Arrays:
     bert: tuple[str, str] = ("", "")  # a BERT's folder, and a hash of its weights
     family: int = 1  # so many neighbouring images differ in structure alone
     ideal_bag: np.ndarray | None = None  # (test captions,): see `data.world.ideal_bag`
-    # kind -> of each test caption its row in the texts "graph, swapped" and so on, or -1: `swap_all`
+    # kind -> the row of each test caption's swap in "graph, swapped" and so on, or -1 (`swap_all`)
     swaps: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @cached_property

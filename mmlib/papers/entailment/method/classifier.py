@@ -20,15 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mmlib.core.errors import DataError
-from mmlib.features.encoders import (
-    CrossEncoder,
-    ImageEncoder,
-    Shape,
-    SingleStream,
-    mimetic,
-    only_first,
-    small_bert,
-)
+from mmlib.features import encoders
 from mmlib.features.words import FrozenStates
 
 BRANCHES = ("te", "ve", "mm")
@@ -36,7 +28,7 @@ INDICATORS = {"te": (1, 0, 0), "ve": (0, 1, 0), "mme": (1, 1, 1)}  # kind of sam
 
 
 @dataclass(frozen=True)
-class Settings(Shape):
+class Settings(encoders.Shape):
     """Sizes and choices of the classifier; the paper's own are BERT-base's and ALBEF's.
 
     text_layers are TE's BERT's; image_layers, words_layers and cross_layers are VE's.
@@ -143,13 +135,13 @@ class Classifier(nn.Module):
     ) -> None:
         settings, positions = self.settings, self.longest
         if "ve" in self.branches:  # of ALBEF's shape: over words, over regions, of words over both
-            self.words = small_bert(settings, settings.words_layers, vocabulary, positions)
-            self.image = ImageEncoder(region_width, regions, settings)
-            self.cross = CrossEncoder(settings)
-            only_first(self.cross.layers[-1])
+            self.words = encoders.small_bert(settings, settings.words_layers, vocabulary, positions)
+            self.image = encoders.ImageEncoder(region_width, regions, settings)
+            self.cross = encoders.CrossEncoder(settings)
+            encoders.only_first(self.cross.layers[-1])
         if "te" in self.branches and settings.text == "own":  # a BERT over both texts
-            self.text = small_bert(settings, settings.text_layers, vocabulary, positions)
-            only_first(self.text.encoder.layer[-1])
+            self.text = encoders.small_bert(settings, settings.text_layers, vocabulary, positions)
+            encoders.only_first(self.text.encoder.layer[-1])
             self.states = None if states is None else FrozenStates(states, settings.width)
         if "mm" in self.branches:
             self.gate = Gate(settings.width)
@@ -255,7 +247,9 @@ class Stream(Classifier):
     def _add_layers(
         self, vocabulary: int, region_width: int, regions: int, states: Tensor | None
     ) -> None:
-        self.stream = SingleStream(vocabulary, region_width, regions, self.longest, self.settings)
+        self.stream = encoders.SingleStream(
+            vocabulary, region_width, regions, self.longest, self.settings
+        )
 
     def branch_states(self, batch: Batch) -> dict[str, Tensor]:
         """[CLS]'s state (B, D) over both texts and the regions."""
@@ -276,7 +270,7 @@ def classifier(
     kind = Stream if settings.model == "single" else Classifier
     model = kind(vocabulary, width, regions, settings, states, head)
     if hasattr(model, "text"):
-        mimetic(model.text)
+        encoders.mimetic(model.text)
     return model
 
 

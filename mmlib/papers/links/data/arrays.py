@@ -12,13 +12,7 @@ from torch import Tensor
 
 from mmlib.core.paths import data_dir
 from mmlib.data.word_vectors import read_word_vectors
-from mmlib.features.text import (
-    Vocabulary,
-    embedding_matrix,
-    mean_word_vectors,
-    tokenize,
-    train_word2vec,
-)
+from mmlib.features import text
 from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Document, cluster_numbers
 
 if TYPE_CHECKING:
@@ -115,23 +109,25 @@ def prepare(corpus: Corpus, settings: "Settings") -> Arrays:
     """
     sentences = sorted({s for split in SPLITS for d in corpus.split(split) for s in d.sentences})
     row = {sentence: i for i, sentence in enumerate(sentences)}
-    tokens = [tokenize(sentence) for sentence in sentences]
+    tokens = [text.tokenize(sentence) for sentence in sentences]
     training = [row[s] for d in corpus.train for s in d.sentences]
-    vocabulary = Vocabulary.from_sentences((tokens[i] for i in training), settings.min_count)
+    vocabulary = text.Vocabulary.from_sentences((tokens[i] for i in training), settings.min_count)
     distinct = [tokens[i] for i in sorted(set(training))]
     path = data_dir() / "word2vec" / "GoogleNews-vectors-negative300.bin"
     if settings.word_width == 300 and path.exists():
         vectors = read_word_vectors(path, {word for sentence in distinct for word in sentence})
     else:
-        vectors = train_word2vec(distinct, settings.word_width, seed=0)
+        vectors = text.train_word2vec(distinct, settings.word_width, seed=0)
     ids, lengths = vocabulary.encode(tokens, settings.applied(corpus.name).max_words)
-    words = embedding_matrix(vocabulary, settings.word_width, 0, vectors).numpy()
+    words = text.embedding_matrix(vocabulary, settings.word_width, 0, vectors).numpy()
     rows = np.unique(np.concatenate([corpus.rows(d) for d in corpus.train]))
     features = corpus.features - corpus.features[rows].mean(axis=0)
     features /= np.maximum(features[rows].std(axis=0), 1e-6) ** settings.feature_power
     label_words = None
     if corpus.label_scores is not None:
-        label_words = mean_word_vectors([tokenize(name) for name in corpus.label_names], vectors)
+        label_words = text.mean_word_vectors(
+            [text.tokenize(name) for name in corpus.label_names], vectors
+        )
 
     def index(documents: Sequence[Document]) -> Split:
         labelled = all(document.labelled for document in documents)
