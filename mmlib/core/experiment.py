@@ -11,7 +11,6 @@ from mmlib.core.claims import Claim
 from mmlib.core.evidence import Evidence
 from mmlib.core.jobs import Data, Stage
 
-FLICKR8K = ("flickr8k/captions.txt", "flickr8k/Flickr8k_text/*", "flickr8k/features/*")  # inputs
 Study = TypeVar("Study")
 Arrays = TypeVar("Arrays", bound=Data)
 

@@ -11,18 +11,7 @@ from scipy import stats
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
-from mmlib.core.claims import (
-    DECIDED,
-    RULE,
-    SIGNS,
-    Claim,
-    Verdict,
-    assess,
-    power,
-    summary,
-    verdict,
-    verdict_on_every,
-)
+from mmlib.core import claims
 from mmlib.core.effects import (
     Effect,
     Interval,
@@ -60,11 +49,11 @@ def effect_of(low, high, seeds=5):
 def claim_of(effects, smallest=1.0, **more):
     told = {"id": "C1", "claim": "A beats B", "paper": "Table 1: 60 against 50"}
     told |= {"contrast": "A - B", "unit": "points", "why": "a tenth of the paper's difference"}
-    return Claim(**told | more, smallest=smallest, effects=effects)
+    return claims.Claim(**told | more, smallest=smallest, effects=effects)
 
 
 def given(parts, **more):
-    return assess(claim_of(lambda evidence: parts, **more), None)
+    return claims.assess(claim_of(lambda evidence: parts, **more), None)
 
 
 # --- Effects ---------------------------------------------------------------------------------
@@ -237,7 +226,7 @@ BRANCHES = {
 def test_every_branch_of_the_rule(kind):
     """An effect below the smallest of interest is small."""
     for interval, words in BRANCHES[kind].items():
-        expected = verdict(effect_of(*interval), 1.0, kind)
+        expected = claims.verdict(effect_of(*interval), 1.0, kind)
         found = given({"a": effect_of(*interval)}, kind=kind)
         assert (found.verdict, found.part_verdicts) == (expected, {"a": expected})
         record = found.record()
@@ -248,7 +237,7 @@ def test_every_branch_of_the_rule(kind):
 @pytest.mark.parametrize("kind", ["greater", "equivalent"])
 @pytest.mark.parametrize("lost", [(np.nan, 1, 5), (1, np.nan, 5), (1, np.inf, 5)])
 def test_what_is_not_finite_is_not_tested(kind, lost):
-    assert verdict(Effect(*lost), 1.0, kind) == "not tested"
+    assert claims.verdict(Effect(*lost), 1.0, kind) == "not tested"
     found = given({"a": effect_of(2, 3), "b": Effect(*lost)}, kind=kind)
     assert (found.verdict, found.parts) == ("not tested", {})
     assert "b" in found.why
@@ -276,7 +265,7 @@ def test_a_claim_that_counts_every_part(parts, expected):
         found = given({str(i): effect_of(*INTERVALS[v]) for i, v in enumerate(order)})
         record = found.record()
         assert (record["words"], record["counts"]) == expected
-        assert found.verdict == record["verdict"] == verdict_on_every(order)
+        assert found.verdict == record["verdict"] == claims.verdict_on_every(order)
         assert record["words"].startswith(record["verdict"])
         assert list(found.part_verdicts.values()) == order
 
@@ -328,7 +317,10 @@ def test_a_claim_names_a_smallest_effect():
 
 
 def test_the_rule_tells_every_verdict():
-    assert all(word in RULE for word in (*get_args(Verdict), *SIGNS.values(), "firm", "fragile"))
+    assert all(
+        word in claims.RULE
+        for word in (*get_args(claims.Verdict), *claims.SIGNS.values(), "firm", "fragile")
+    )
 
 
 # --- Power -----------------------------------------------------------------------------------
@@ -357,7 +349,9 @@ def test_the_seeds_needed_decide_four_times_in_five(kind, truth):
 
     def decided(seeds):
         drawn = (draw(rng, PAIRS, deviations, seeds, truth) for _ in range(800))
-        return np.mean([verdict(crossed(v, PAIRS), smallest, kind) in DECIDED for v in drawn])
+        return np.mean(
+            [claims.verdict(crossed(v, PAIRS), smallest, kind) in claims.DECIDED for v in drawn]
+        )
 
     assert decided(n) == pytest.approx(0.8, abs=0.05)
     assert decided(n // 2) < 0.65
@@ -389,7 +383,7 @@ def test_the_seeds_for_an_effect_as_seen_decide_four_times_in_five(kind, seen):
 
     def decided(seeds):
         runs = map(over_seeds, rng.normal(seen, 1, size=(2000, seeds)))
-        return np.mean([verdict(run, 1.0, kind) in DECIDED for run in runs])
+        return np.mean([claims.verdict(run, 1.0, kind) in claims.DECIDED for run in runs])
 
     assert decided(n - 1) < 0.83
     assert decided(n) > 0.77
@@ -411,8 +405,8 @@ def test_of_every_part_the_open_ones_alone_need_more_seeds():
 def test_a_part_without_doubt_leaves_power_to_the_others():
     """SciPy's noncentral t has no number at 40 standard errors and 9 degrees of freedom."""
     sure, open_ = Effect(0, 1 / 40, 9), Effect(0, 0.5, 9)
-    assert power([sure], [1.0], 1.0) == 1
-    assert power([sure, open_], [1.0, 1.0], 1.0) == power([open_], [1.0], 1.0)
+    assert claims.power([sure], [1.0], 1.0) == 1
+    assert claims.power([sure, open_], [1.0, 1.0], 1.0) == claims.power([open_], [1.0], 1.0)
 
 
 # --- Record, ledger, figure ------------------------------------------------------------------
@@ -470,7 +464,7 @@ def test_a_summary_has_the_claims_with_a_sentence_and_each_kind_of_data():
     judged = {"flickr8k": [given(parts, id="A", **first), given(parts, id="B")],
               "world": [given({"": effect_of(2, 4)}, id="A", **first)],
               "controlled": [given({"": effect_of(-0.2, 0.3)}, id="K", summary="K")]}  # fmt: skip
-    assert summary(judged).reset_index().to_numpy()[:, [0, 2, 3, 4, 5]].tolist() == [
+    assert claims.summary(judged).reset_index().to_numpy()[:, [0, 2, 3, 4, 5]].tolist() == [
         ["First", "picture world", "+3 [+2, +4] points", "holds", "firm"],
         ["First", "photographs", "-2.5 [-4, -1] points", "fails in 2 of 3", "firm"],
         ["K", "made up", "+0.05 [-0.2, +0.3] points", "fails", "firm"],

@@ -11,17 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
+from mmlib.core import files
 from mmlib.core.errors import DataError
-from mmlib.core.files import (
-    alone,
-    cached,
-    file_hash,
-    listed,
-    read_rows,
-    read_tensors,
-    regular_file,
-    write_tensors,
-)  # fmt: skip
 from mmlib.core.paths import write_atomic
 from mmlib.features.store import file_fingerprint
 
@@ -69,7 +60,7 @@ def test_rows_that_were_read_do_not_stay_in_memory(large):
     array, rows = np.load(large, mmap_mode="r"), np.array([7, 99, 0, 7])
     assert np.array_equal(array[rows], np.load(large)[rows])
     assert resident(large) > 0
-    found = read_rows(array, rows)
+    found = files.read_rows(array, rows)
     assert resident(large) == 0
     assert np.array_equal(found, np.load(large)[rows])
     assert type(found) is np.ndarray
@@ -77,7 +68,7 @@ def test_rows_that_were_read_do_not_stay_in_memory(large):
 
 
 def test_rows_of_any_array_are_float32():
-    found = read_rows(np.arange(6, dtype=np.float16).reshape(3, 2), np.array([2, 0]))
+    found = files.read_rows(np.arange(6, dtype=np.float16).reshape(3, 2), np.array([2, 0]))
     assert (found.tolist(), found.dtype) == ([[4, 5], [0, 1]], np.float32)
 
 
@@ -86,8 +77,8 @@ def test_hidden_files_and_folders_are_not_listed(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     home = tmp_path / ".home"  # hidden itself, but named by the user
-    assert listed(home, "*.png") == [home / "a.png"]
-    assert listed(home, "**/*.png") == [home / "a.png", home / "b" / "x.png"]
+    assert files.listed(home, "*.png") == [home / "a.png"]
+    assert files.listed(home, "**/*.png") == [home / "a.png", home / "b" / "x.png"]
 
 
 DAMAGES = {
@@ -108,7 +99,7 @@ def test_a_damaged_cache_is_made_anew_with_a_line(tmp_path, told, capsys):
         return {"values": np.arange(24.0), "names": np.ones(3, np.int64)}
 
     def values():
-        return cached(path, make)["values"].tolist()
+        return files.cached(path, make)["values"].tolist()
 
     assert values() == values() == list(range(24))
     assert (len(made), capsys.readouterr().err) == (1, "")
@@ -116,7 +107,7 @@ def test_a_damaged_cache_is_made_anew_with_a_line(tmp_path, told, capsys):
     assert values() == values() == list(range(24))
     assert len(made) == 2
     assert re.fullmatch(rf"{path}: {told}.* \(made anew\)\n", capsys.readouterr().err)
-    assert cached(None, make)["names"].dtype == np.int64
+    assert files.cached(None, make)["names"].dtype == np.int64
     assert [p.name for p in path.parent.iterdir()] == ["kept.safetensors"]
 
 
@@ -124,8 +115,8 @@ def test_a_flipped_bit_or_lost_end_of_a_kept_file_is_refused_with_its_mend(tmp_p
     path, rng = tmp_path / "model.safetensors", np.random.default_rng(0)
     turned = np.arange(24.0).reshape(2, 3, 4).transpose(0, 2, 1)  # its axes are exchanged
     arrays = {"none": np.zeros((0, 3), np.float16), "bias": np.array(True), "turned": turned}
-    write_tensors(path, arrays, {"words": "ä b"})
-    read, notes = read_tensors(path)
+    files.write_tensors(path, arrays, {"words": "ä b"})
+    read, notes = files.read_tensors(path)
     assert (read["none"].shape, read["bias"].item(), notes["words"]) == ((0, 3), True, "ä b")
     assert np.array_equal(read["turned"], turned)
     whole = path.read_bytes()
@@ -134,7 +125,7 @@ def test_a_flipped_bit_or_lost_end_of_a_kept_file_is_refused_with_its_mend(tmp_p
         damaged[position or 0] ^= 1 << int(rng.integers(8))
         path.write_bytes(damaged)
         with pytest.raises(DataError, match=r"model\.safetensors: .* \(train it anew\)"):
-            read_tensors(path, "train it anew")
+            files.read_tensors(path, "train it anew")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "device", "folder", "link to a pipe"])
@@ -142,7 +133,7 @@ def test_no_regular_file_is_refused_at_once_and_a_link_to_one_is_read(tmp_path, 
     path, file, link = (tmp_path / name for name in ("x.safetensors", "file", "link"))
     file.write_bytes(b"abc")
     link.symlink_to(file)
-    assert file_hash(regular_file(link)) == hashlib.sha256(b"abc").hexdigest()
+    assert files.file_hash(files.regular_file(link)) == hashlib.sha256(b"abc").hexdigest()
     if kind == "folder":
         path.mkdir()
     elif kind == "socket":
@@ -152,7 +143,7 @@ def test_no_regular_file_is_refused_at_once_and_a_link_to_one_is_read(tmp_path, 
     else:
         os.mkfifo(tmp_path / "pipe")
         path.symlink_to(tmp_path / "pipe") if "link" in kind else (tmp_path / "pipe").rename(path)
-    for read in (regular_file, file_hash, read_tensors):
+    for read in (files.regular_file, files.file_hash, files.read_tensors):
         with pytest.raises(DataError, match=r"x\.safetensors: is a .*, not a file"):
             read(path)
         with pytest.raises(FileNotFoundError):
@@ -182,9 +173,13 @@ def test_the_second_is_told_what_to_do(tmp_path):
     told = (
         rf"^runs: busy; where nothing of the kind runs, delete {lock}, which the file system at /"
     )
-    with alone(lock, "runs: busy"), pytest.raises(DataError, match=told), alone(lock, "runs: busy"):
+    with (
+        files.alone(lock, "runs: busy"),
+        pytest.raises(DataError, match=told),
+        files.alone(lock, "runs: busy"),
+    ):
         pass
-    with pytest.raises(OSError, match="mine"), alone(lock, "runs: busy"):
+    with pytest.raises(OSError, match="mine"), files.alone(lock, "runs: busy"):
         raise OSError("mine")  # an error of the work itself stays what it is
 
 
@@ -209,7 +204,7 @@ def no_locks(monkeypatch):
 def test_a_file_system_that_refuses_locks_is_named(tmp_path, no_locks, number):
     no_locks(number)
     told = rf"{tmp_path / '.lock'}: cannot be locked \(simulated\): the file system at /"
-    with pytest.raises(DataError, match=told), alone(tmp_path / ".lock", "busy"):
+    with pytest.raises(DataError, match=told), files.alone(tmp_path / ".lock", "busy"):
         pass
 
 
@@ -217,8 +212,12 @@ def test_without_flock_a_file_stands_for_the_lock(tmp_path, no_locks, recwarn):
     lock = tmp_path / ".lock"
     no_locks(errno.ENOSYS)
     for _ in range(2):
-        with alone(lock, "busy"), pytest.raises(DataError, match="delete"), alone(lock, "busy"):
+        with (
+            files.alone(lock, "busy"),
+            pytest.raises(DataError, match="delete"),
+            files.alone(lock, "busy"),
+        ):
             pass
     lock.touch()  # left behind, by a recording on a disk with locks, say
-    with pytest.raises(DataError, match=f"delete {lock}"), alone(lock, "busy"):
+    with pytest.raises(DataError, match=f"delete {lock}"), files.alone(lock, "busy"):
         pass

@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 
 from mmlib.core.errors import DataError
 from mmlib.data.word_vectors import read_word_vectors
-from mmlib.features.text import (
-    Vocabulary,
-    embedding_matrix,
-    mean_word_vectors,
-    spaced_tokens,
-    tokenize,
-    train_word2vec,
-)
+from mmlib.features import text as text_features
 
 # --- Tokens and vocabulary -------------------------------------------------------------------
 
@@ -38,7 +31,7 @@ from mmlib.features.text import (
     ],
 )
 def test_tokens_are_those_of_a_lower_cased_tweet(sentence, tokens):
-    assert tokenize(sentence) == tokens
+    assert text_features.tokenize(sentence) == tokens
 
 
 @pytest.mark.parametrize(
@@ -59,8 +52,8 @@ def test_tokens_are_those_of_a_lower_cased_tweet(sentence, tokens):
     ],
 )
 def test_spaced_tokens_are_those_of_the_authors_of_paper_01(sentence, tokens):
-    assert spaced_tokens(sentence) == tokens
-    assert spaced_tokens(sentence) == authors_tokens(sentence)
+    assert text_features.spaced_tokens(sentence) == tokens
+    assert text_features.spaced_tokens(sentence) == authors_tokens(sentence)
 
 
 def authors_tokens(text):
@@ -77,18 +70,24 @@ def authors_tokens(text):
 @settings(max_examples=200, deadline=None)
 @given(st.text("ab-'/ .,;()?!&%:*\"\\ntx0", max_size=30))
 def test_spaced_tokens_step_by_step(text):
-    assert spaced_tokens(text) == authors_tokens(text)
+    assert text_features.spaced_tokens(text) == authors_tokens(text)
 
 
 def test_words_stand_by_falling_count_then_name():
     sentences = [["b", "c", "a"], ["c", "a", "b"], ["c", "d", "<pad>", "<unk>"]]
     for count, words in ((1, "cabd"), (2, "cab"), (3, "c")):
-        assert Vocabulary.from_sentences(sentences, count).words == ("<pad>", "<unk>", *words)
-    assert Vocabulary.from_sentences([["five"] * 5, ["four"] * 4]).words[2:] == ("five",)
+        assert text_features.Vocabulary.from_sentences(sentences, count).words == (
+            "<pad>",
+            "<unk>",
+            *words,
+        )
+    assert text_features.Vocabulary.from_sentences([["five"] * 5, ["four"] * 4]).words[2:] == (
+        "five",
+    )
 
 
 def test_encoding_keeps_the_first_words_and_pads_behind():
-    vocabulary = Vocabulary(("<pad>", "<unk>", "a", "b"))
+    vocabulary = text_features.Vocabulary(("<pad>", "<unk>", "a", "b"))
     ids, lengths = vocabulary.encode([["b", "a", "b", "a"], ["zebra", "a"], []], max_words=3)
     assert ids.tolist() == [[3, 2, 3], [1, 2, 0], [1, 0, 0]]
     assert lengths.tolist() == [3, 2, 1]
@@ -99,29 +98,29 @@ def test_encoding_keeps_the_first_words_and_pads_behind():
 
 # --- Word vectors ----------------------------------------------------------------------------
 
-WORDS = Vocabulary(("<pad>", "<unk>", *(f"w{i}" for i in range(200))))
+WORDS = text_features.Vocabulary(("<pad>", "<unk>", *(f"w{i}" for i in range(200))))
 
 
 @pytest.mark.parametrize(("vectors", "bound"), [(None, 0.02), ({"w3": np.ones(30)}, 0.2)])
 def test_words_without_a_vector_start_uniform(vectors, bound):
-    table = embedding_matrix(WORDS, 30, seed=0, vectors=vectors)
+    table = text_features.embedding_matrix(WORDS, 30, seed=0, vectors=vectors)
     assert table.shape == (202, 30)
     assert table.dtype == torch.float32
     drawn = table[[i for i in range(202) if i != 5]]  # w3 stands in row 5
     assert drawn.abs().max() <= bound
     assert drawn.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
     assert (table[5] == 1).all() == (vectors is not None)
-    assert torch.equal(table, embedding_matrix(WORDS, 30, 0, vectors))
-    assert not torch.equal(table, embedding_matrix(WORDS, 30, 1, vectors))
+    assert torch.equal(table, text_features.embedding_matrix(WORDS, 30, 0, vectors))
+    assert not torch.equal(table, text_features.embedding_matrix(WORDS, 30, 1, vectors))
     with pytest.raises(ValueError, match=r"'w3' has shape \(4,\).*set word_width"):
-        embedding_matrix(WORDS, 8, 0, {"w3": np.ones(4)})
+        text_features.embedding_matrix(WORDS, 8, 0, {"w3": np.ones(4)})
 
 
 def test_mean_vectors_skip_unknown_words():
     vectors = {"a": np.array([1.0, 3.0]), "b": np.array([3.0, 1.0])}
-    result = mean_word_vectors([["a", "zebra", "b"], ["zebra"], []], vectors)
+    result = text_features.mean_word_vectors([["a", "zebra", "b"], ["zebra"], []], vectors)
     assert result.tolist() == [[2, 2], [0, 0], [0, 0]]
-    assert mean_word_vectors([], vectors).shape == (0, 2)
+    assert text_features.mean_word_vectors([], vectors).shape == (0, 2)
 
 
 TRAIN = """
@@ -147,7 +146,7 @@ def test_word2vec_does_not_depend_on_the_process():
     vectors = near["vectors"]
     assert set(vectors) == {w for s in near["sentences"] for w in s}  # rare words too
     assert all(v.shape == (12,) and v.dtype == np.float32 for v in vectors.values())
-    second = train_word2vec(near["sentences"], width=12, seed=6, epochs=3)
+    second = text_features.train_word2vec(near["sentences"], width=12, seed=6, epochs=3)
     assert not np.allclose(second["cat"], vectors["cat"])
 
 

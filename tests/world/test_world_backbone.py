@@ -11,15 +11,7 @@ import torch
 from PIL import Image
 
 from mmlib.world import backbone
-from mmlib.world.backbone import (
-    HEADS,
-    LABELS,
-    Backbone,
-    extract,
-    load,
-    targets,
-    to_input,
-)
+from mmlib.world.backbone import HEADS, LABELS, Backbone, extract, load, targets, to_input
 from mmlib.world.drawing import draw
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import COLOURS, KINDS, SETTINGS, Scene, Thing

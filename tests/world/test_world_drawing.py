@@ -13,45 +13,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from mmlib.world import drawing
+from mmlib.world import drawing, schema
 from mmlib.world.drawing import draw
 from mmlib.world.figures.inanimate import Stroke
 from mmlib.world.habits import ABLE, PATTERNED
 from mmlib.world.pen import Look, Pen
 from mmlib.world.scenes import sample_scene
-from mmlib.world.schema import (
-    ACTIONS,
-    COLOURS,
-    GROUP_OF,
-    KINDS,
-    PATTERNS,
-    SETTINGS,
-    SIZES,
-    STYLES,
-    Scene,
-    Thing,
-    box,
-)
 
 PINNED_PILLOW = "13.0.0"
-MAN = Thing("man", "red", "large", "plain", "standing", 0.5, 0.85)
-BALL = Thing("ball", "red", "large", "plain", None, 0.5, 0.85)
+MAN = schema.Thing("man", "red", "large", "plain", "standing", 0.5, 0.85)
+BALL = schema.Thing("ball", "red", "large", "plain", None, 0.5, 0.85)
 
 
-def scene_of(*things: Thing, relations=(), setting="park", style="flat", seed=5) -> Scene:
-    return Scene(tuple(things), tuple(relations), setting, style, seed)
+def scene_of(
+    *things: schema.Thing, relations=(), setting="park", style="flat", seed=5
+) -> schema.Scene:
+    return schema.Scene(tuple(things), tuple(relations), setting, style, seed)
 
 
 @cache
-def pixels(scene: Scene, size: int = 128) -> np.ndarray:
+def pixels(scene: schema.Scene, size: int = 128) -> np.ndarray:
     return np.asarray(draw(scene, size), dtype=float)
 
 
-def gap(a: Scene, b: Scene, thing: Thing | None = None) -> np.ndarray:
+def gap(a: schema.Scene, b: schema.Scene, thing: schema.Thing | None = None) -> np.ndarray:
     """(h, w) differences of two pictures, of 255; with a thing, about its box alone."""
     found = np.abs(pixels(a) - pixels(b)).max(2)
     if thing:
-        left, top, right, bottom = (int(128 * part) for part in box(thing))
+        left, top, right, bottom = (int(128 * part) for part in schema.box(thing))
         found = found[max(top, 0) : bottom + 3, max(left - 8, 0) : right + 8]
     return found
 
@@ -66,7 +55,7 @@ def noise_gap(style: str) -> np.ndarray:
     return np.abs(one - two).max(2)
 
 
-def drawn_box(thing: Thing, monkeypatch) -> tuple[float, ...]:
+def drawn_box(thing: schema.Thing, monkeypatch) -> tuple[float, ...]:
     """What a thing really covers, in parts of the side."""
     found: list[tuple[float, ...]] = []
 
@@ -106,43 +95,45 @@ def test_another_process_draws_the_same_bytes():
 
 @settings(max_examples=25, deadline=None)
 @given(
-    kind=st.sampled_from(KINDS),
-    action=st.sampled_from((None, *ACTIONS)),
-    colour=st.sampled_from(COLOURS),
-    pattern=st.sampled_from(PATTERNS),
-    size=st.sampled_from(SIZES),
+    kind=st.sampled_from(schema.KINDS),
+    action=st.sampled_from((None, *schema.ACTIONS)),
+    colour=st.sampled_from(schema.COLOURS),
+    pattern=st.sampled_from(schema.PATTERNS),
+    size=st.sampled_from(schema.SIZES),
     x=st.floats(-0.2, 1.2),
     y=st.floats(0.3, 1.2),
     lift=st.floats(0, 1),
-    style=st.sampled_from(STYLES),
-    setting=st.sampled_from(SETTINGS),
+    style=st.sampled_from(schema.STYLES),
+    setting=st.sampled_from(schema.SETTINGS),
     seed=st.integers(0, 2**62),
 )
 def test_whatever_the_schema_allows_can_be_drawn(
     kind, action, colour, pattern, size, x, y, lift, style, setting, seed
 ):
-    thing = Thing(kind, colour, size, pattern, action, x, y, -1, lift)
+    thing = schema.Thing(kind, colour, size, pattern, action, x, y, -1, lift)
     scene = scene_of(thing, MAN, setting=setting, style=style, seed=seed)
     scene = replace(scene, relations=((1, "holding", 0), (1, "riding", 0)))
     assert draw(scene, 32).size == (32, 32)
 
 
-def share_beyond_noise(a: Scene, b: Scene, thing: Thing | None = None) -> float:
+def share_beyond_noise(
+    a: schema.Scene, b: schema.Scene, thing: schema.Thing | None = None
+) -> float:
     """The share of pixels that differ by more than noise makes them differ, 45 at least."""
     limit = max(45.0, 1.2 * noise_gap(a.style).max())
     return float((gap(a, b, thing) > limit).mean())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", schema.KINDS)
 def test_a_kind_looks_like_no_other_of_its_group(kind):
     thing = replace(MAN, kind=kind, action=None)
-    for other in KINDS:
-        if other != kind and GROUP_OF[other] == GROUP_OF[kind]:
+    for other in schema.KINDS:
+        if other != kind and schema.GROUP_OF[other] == schema.GROUP_OF[kind]:
             alike = scene_of(replace(thing, kind=other))
             assert share_beyond_noise(scene_of(thing), alike, thing) > 0.05, other
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", schema.KINDS)
 def test_actions_show_in_the_pose(kind):
     things = {
         action: replace(MAN, kind=kind, size="medium", action=action) for action in ABLE[kind]
@@ -154,7 +145,7 @@ def test_actions_show_in_the_pose(kind):
                 assert share_beyond_noise(a, b, things[one]) > 0.02, (one, other)
 
 
-PATTERNED_KINDS = [kind for kind in KINDS if PATTERNED[kind]]
+PATTERNED_KINDS = [kind for kind in schema.KINDS if PATTERNED[kind]]
 
 
 @pytest.mark.parametrize("style", ["photo", "sketch", "flat"])
@@ -170,13 +161,13 @@ def test_patterns_show(kind, style):
 
 @pytest.mark.parametrize("style", ["photo", "sketch", "flat"])
 def test_colours_can_be_told_apart(style):
-    left, top, right, bottom = (int(128 * part) for part in box(BALL))
+    left, top, right, bottom = (int(128 * part) for part in schema.box(BALL))
     means = {}
-    for colour in COLOURS:
+    for colour in schema.COLOURS:
         image = pixels(scene_of(replace(BALL, colour=colour), style=style))
         means[colour] = np.median(image[top:bottom, left:right].reshape(-1, 3), 0)
-    for one in COLOURS:
-        for other in COLOURS:
+    for one in schema.COLOURS:
+        for other in schema.COLOURS:
             if one != other:
                 assert np.abs(means[one] - means[other]).max() > 18, (one, other)
 
@@ -194,10 +185,10 @@ def test_nearer_things_hide_farther_ones():
     assert (pixels(scene_of(back, front)) == pixels(scene_of(front, back))).mean() > 0.9
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", schema.KINDS)
 def test_things_fill_the_box_that_relations_are_read_from(kind, monkeypatch):
     thing = replace(MAN, kind=kind, size="medium", action=None, y=0.8)
-    left, top, right, bottom = box(thing)
+    left, top, right, bottom = schema.box(thing)
     seen = drawn_box(thing, monkeypatch)
     wide, high = right - left, bottom - top
     assert abs(seen[0] - left) < 0.25 * wide

@@ -86,7 +86,6 @@ def ridge_scores(arrays: Arrays, split: str, supervised: bool) -> list[np.ndarra
 def _rows(
     arrays: Arrays, words: np.ndarray, split: str, supervised: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Words (rows, vocabulary) and features (rows, width) to learn from, or to choose by."""
     documents = arrays.splits[split]
     if not supervised:
         return means(words, documents.sentences), means(arrays.features, documents.images)

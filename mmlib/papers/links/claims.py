@@ -49,7 +49,6 @@ def auc(evidence: Evidence, dataset: str, system: str) -> np.ndarray:
 
 
 def _centred_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks of values (count,), their mean 0."""
     ranks = stats.rankdata(values)
     return ranks - ranks.mean()
 

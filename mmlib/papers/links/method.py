@@ -148,7 +148,6 @@ def top_k(cosines: Tensor, rows: Tensor, columns: Tensor, k: Tensor) -> Tensor:
 
 
 def _mean_of_best(cosines: Tensor, rows: Tensor, columns: Tensor, n: Tensor, m: Tensor) -> Tensor:
-    """Means of the n largest best cosines of a sentence and the m largest of an image, added."""
     real = rows.unsqueeze(-1) & columns.unsqueeze(-2)
     masked = cosines.masked_fill(~real, -torch.inf)  # never 0: cosines can be negative
     means = []

@@ -17,14 +17,7 @@ from mmlib.papers.cora import method, show
 from mmlib.papers.cora.method import Matcher, encode
 from mmlib.papers.cora.run import baselines, systems
 from mmlib.papers.cora.run import record as jobs
-from mmlib.papers.cora.run.systems import (
-    BASELINES,
-    CAPTIONS,
-    ERRORS,
-    ORACLES,
-    RATES,
-    SYSTEMS,
-)
+from mmlib.papers.cora.run.systems import BASELINES, CAPTIONS, ERRORS, ORACLES, RATES, SYSTEMS
 from mmlib.papers.cora.run.train import fresh, learning_rate, train, train_and_score
 
 CHANCE = 2 * 100 * (1 + 5 + 10) / 24  # RSUM at random, about: 24 images of two captions each

@@ -17,17 +17,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from mmlib.features import encoders
-from mmlib.papers.entailment.method.classifier import (
-    Batch,
-    Gate,
-    Head,
-    Settings,
-    classifier,
-    joint_loss,
-    log_odds,
-    mask_regions,
-    with_masked,
-)
+from mmlib.papers.entailment.method import classifier
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -35,7 +25,7 @@ close = partial(np.testing.assert_allclose, rtol=1e-8, atol=1e-9)
 
 WORDS, INNER, REGIONS, TOKENS, STATE = 12, 5, 4, 30, 6
 TABLE = np.zeros((0, REGIONS, INNER))
-TINY = Settings(
+TINY = classifier.Settings(
     width=8, heads=2, text_layers=2, image_layers=3, words_layers=1, cross_layers=2, dropout=0.0,
     max_premise=5, max_hypothesis=4,
 )  # fmt: skip
@@ -46,7 +36,7 @@ DELTA = {"te": (1, 0, 0), "ve": (0, 1, 0), "mme": (1, 1, 1)}
 def model_of(seed=0, states=None, **changes):
     """Random values everywhere, in positions, biases and norms too, so that nothing hides."""
     torch.manual_seed(seed)
-    module = classifier(replace(TINY, **changes), WORDS, TABLE, states)
+    module = classifier.classifier(replace(TINY, **changes), WORDS, TABLE, states)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for value in module.parameters():
@@ -135,7 +125,7 @@ def batch_of(samples, extra=0, garbage=0):
     pairs, kinds = zip(*map(packed, samples), strict=True)
     pair, pair_mask = padded(pairs, extra, garbage)
     words, words_mask = padded([[1, *s["hypothesis"], 2] for s in samples], extra, garbage + 1)
-    return Batch(
+    return classifier.Batch(
         pair=pair, pair_mask=pair_mask, pair_type=padded(kinds, extra, garbage)[0] % 2,
         words=words, words_mask=words_mask,
         images=torch.tensor(np.array([s["image"] for s in samples])),
@@ -199,7 +189,7 @@ def test_branches_skipped_in_training_change_no_loss_and_no_gradient(form, kinds
     model, batch, losses, grads = model_of(**form), batch_of(some(3, kinds)), [], []
     for training in (True, False):  # in evaluation every branch reads every sample
         model.train(training).zero_grad()
-        loss = joint_loss(model(batch), batch.labels, batch.counted)
+        loss = classifier.joint_loss(model(batch), batch.labels, batch.counted)
         loss.backward()
         losses.append(loss.item())
         named = model.named_parameters()
@@ -223,7 +213,7 @@ def test_a_mimetic_start_compares_words_and_takes_their_likes_away():
 
 def test_heads_gate_and_log_odds_by_hand():
     """Width 2: ReLU((1, -1)) = (1, 0) twice, then (1 + 0.5, 3): not entailed first."""
-    head, gate = Head(2), Gate(2)
+    head, gate = classifier.Head(2), classifier.Gate(2)
     with torch.no_grad():
         for i in (0, 2):
             head.layers[i].weight.copy_(torch.eye(2))
@@ -240,7 +230,7 @@ def test_heads_gate_and_log_odds_by_hand():
     assert ve.tolist() == [near([0.8, 0.2])]
     assert mixed.tolist() == [near([2 + 8, 1.5 - 1])]
     logits = torch.tensor([[0.0, 3.0], [5.0, 5.0], [2.0, 0]], requires_grad=True)
-    odds = log_odds({"te": logits, "mm": logits.flip(1)})
+    odds = classifier.log_odds({"te": logits, "mm": logits.flip(1)})
     assert (odds["te"].tolist(), odds["mm"].tolist()) == ([3, 0, -2], [-3, 0, 2])
 
 
@@ -257,7 +247,7 @@ def test_joint_loss_is_the_loop_with_indicators(seed, kinds):
         total += sum(losses) / len(losses) if losses else 0.0
     by_branch = dict(zip(("te", "ve", "mm"), torch.tensor(logits), strict=True))
     counted = torch.tensor([DELTA[kind] for kind in kinds])
-    assert joint_loss(by_branch, torch.tensor(labels), counted).item() == near(total)
+    assert classifier.joint_loss(by_branch, torch.tensor(labels), counted).item() == near(total)
 
 
 # --- Image masking (Sec. 3.3) --------------------------------------------------------------------
@@ -273,7 +263,7 @@ def test_how_many_regions_are_masked(ratio, regions, count):
     assert math.floor(Fraction(str(ratio)) * regions) == count
     images = torch.ones(2, regions, 3)
     attention = torch.rand(2, regions, generator=torch.Generator().manual_seed(0))
-    masked = mask_regions(images, attention, ratio)
+    masked = classifier.mask_regions(images, attention, ratio)
     assert (masked == 0).all(2).sum(1).tolist() == [count] * 2
     assert (masked == 1).all(2).sum(1).tolist() == [regions - count] * 2
     assert images.all()
@@ -290,7 +280,7 @@ def test_masked_copies_are_the_loop(rows, most, seed):
     batch = replace(batch_of(some(seed, kinds)), labels=torch.tensor(labels))
     before = {name: value.clone() for name, value in vars(batch).items()}
     attention = torch.tensor(np.random.default_rng(seed).random((len(rows), REGIONS)))
-    result = with_masked(batch, attention, 0.5, most)
+    result = classifier.with_masked(batch, attention, 0.5, most)
     chosen = [i for i, (kind, label) in enumerate(rows) if label and kind != "te"][:most]
     for name, value in before.items():
         assert torch.equal(getattr(batch, name), value)  # the batch itself is left alone

@@ -7,19 +7,13 @@ from caption_graphs import graph, node
 from sklearn.metrics import roc_auc_score
 
 from mmlib import world as pictures
+from mmlib.papers.entailment.data import premises
 from mmlib.papers.entailment.data.edits import editable
 from mmlib.papers.entailment.data.hypotheses import (
     entailment_set,
     false_negatives,
     hypotheses,
     noisy,
-)
-from mmlib.papers.entailment.data.premises import (
-    PartialScene,
-    counter_scene,
-    joint,
-    merged,
-    partial_scene,
 )
 from mmlib.papers.entailment.run.systems import EDITS
 from mmlib.world.logic import entails, satisfies
@@ -28,7 +22,7 @@ from mmlib.world.words import COLOUR_WORDS
 
 
 def follows(captions, hypothesis):
-    return any(entails(graph, hypothesis) for graph in joint(captions))
+    return any(entails(graph, hypothesis) for graph in premises.joint(captions))
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +96,7 @@ def test_entailed_hypotheses_hold_wherever_the_captions_do(world, scenes):
 def test_a_scene_refutes_what_is_called_not_entailed(world):
     for _, label, scene, captions, hypothesis in samples_of(world, "te"):
         if not label:
-            refuting = counter_scene(scene, captions, hypothesis)
+            refuting = premises.counter_scene(scene, captions, hypothesis)
             check_scene(refuting)
             assert all(satisfies(refuting, caption) for caption in captions)
             assert not satisfies(refuting, hypothesis)
@@ -125,7 +119,7 @@ def test_the_forms_have_what_they_should(world):
     for i, form in enumerate(samples.kind):
         row = world.scene_of[i]
         assert samples.image[i] == (-1 if form == "te" else row)
-        assert samples.premise[i] == ("" if form == "ve" else merged(world.captions[row]))
+        assert samples.premise[i] == ("" if form == "ve" else premises.merged(world.captions[row]))
         assert samples.group[i].endswith(f"{world.scenes[row].seed % 10**10:06d}")
         if form == "te" and samples.label[i] == 0:
             assert samples.hypothesis[i] not in samples.premise[i].split(". ")
@@ -211,10 +205,10 @@ def facts_of(told):
 def test_more_partial_leaves_out_the_same_and_more(scenes):
     for scene in scenes[:50]:
         parts = [
-            facts_of(partial_scene(scene, partial, np.random.default_rng(scene.seed)))
+            facts_of(premises.partial_scene(scene, partial, np.random.default_rng(scene.seed)))
             for partial in (0, 0.3, 0.6, 1)
         ]
-        assert parts[0] == facts_of(PartialScene(scene))
+        assert parts[0] == facts_of(premises.PartialScene(scene))
         assert parts[0] >= parts[1] >= parts[2] >= parts[3]
         assert {name for _, name, _ in parts[3]} == {"kind"}
 

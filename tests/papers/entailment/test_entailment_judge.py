@@ -22,14 +22,6 @@ from mmlib.data.overlap import Weights, overlap_parts, stems
 from mmlib.features.words import TokenStates, Words
 from mmlib.papers.entailment.data.arrays import RUN, encode, shuffled_batches
 from mmlib.papers.entailment.method import calibration
-from mmlib.papers.entailment.method.calibration import (
-    ALL_INPUTS,
-    INPUTS,
-    Calibration,
-    Scale,
-    baseline_margin,
-    rounded,
-)
 from mmlib.papers.entailment.method.classifier import load_pretrained
 from mmlib.papers.entailment.method.metrics import best_threshold
 from mmlib.papers.entailment.run import judge, systems
@@ -151,7 +143,7 @@ def test_inputs_by_hand():
     assert np.flatnonzero(np.isnan(inputs[2])).tolist() == [4]
     assert inputs[2, 2] == inputs[2, 3] == pytest.approx(0.6)
     raw = np.array([[1.0, np.nan], [3.0, 5.0], [5.0, 7.0]])
-    scaled = Scale.of(raw)(raw)
+    scaled = calibration.Scale.of(raw)(raw)
     np.testing.assert_allclose(scaled[:, 0], (raw[:, 0] - 3) / np.std([1, 3, 5]), rtol=1e-5)
     assert scaled[0, 1] == 0  # what is unknown becomes the mean
 
@@ -165,7 +157,7 @@ def test_the_regression_is_scikit_learns():
     np.testing.assert_allclose(weights, [*wanted.intercept_, *wanted.coef_[0]], atol=1e-4)
 
 
-@pytest.mark.parametrize("columns", [(), ALL_INPUTS, (4, 5)])
+@pytest.mark.parametrize("columns", [(), calibration.ALL_INPUTS, (4, 5)])
 def test_a_margin_is_that_of_the_regression_less_the_best_threshold(columns):
     own = ARRAYS.calibration
     deep = own.samples.label + np.random.default_rng(1).normal(size=len(own))
@@ -174,24 +166,24 @@ def test_a_margin_is_that_of_the_regression_less_the_best_threshold(columns):
         x = np.column_stack([own.given[:, columns], deep])
         w = calibration.logistic(x, own.samples.label, own.weights)
         raw = w[0] + x @ w[1:]
-    margin = Calibration.fit(own, deep, columns).margin(deep, own.given)
+    margin = calibration.Calibration.fit(own, deep, columns).margin(deep, own.given)
     wanted = raw - best_threshold(own.samples.label, raw, own.weights)
     np.testing.assert_allclose(margin, wanted, atol=1e-6)
 
 
-@pytest.mark.parametrize("which", ["overlap", "random", "regression", *INPUTS])
+@pytest.mark.parametrize("which", ["overlap", "random", "regression", *calibration.INPUTS])
 def test_baselines_keep_the_order_of_what_they_know(which):
     own = ARRAYS.tests["candidates"]
-    margin = baseline_margin(ARRAYS, which, own.given)
+    margin = calibration.baseline_margin(ARRAYS, which, own.given)
     raw = own.given * ARRAYS.scale.deviation + ARRAYS.scale.mean
-    known = {"overlap": raw[:, 0] + raw[:, 1], **dict(zip(INPUTS, raw.T, strict=True))}
+    known = {"overlap": raw[:, 0] + raw[:, 1], **dict(zip(calibration.INPUTS, raw.T, strict=True))}
     if which in known:
         np.testing.assert_allclose(np.diff(margin), np.diff(known[which]), atol=1e-6)
     row = Job("entailment", "world", "world", {"system": "o", "baseline": which}, -1)
     recorded = judge.score_baseline(row, ARRAYS).values["candidates"]["margin"]
-    np.testing.assert_array_equal(recorded, rounded(100 * margin) / 100)
+    np.testing.assert_array_equal(recorded, calibration.rounded(100 * margin) / 100)
     with pytest.raises(ValueError, match="no baseline 'guess'"):
-        baseline_margin(ARRAYS, "guess", own.given)
+        calibration.baseline_margin(ARRAYS, "guess", own.given)
 
 
 # --- Training ------------------------------------------------------------------------------------
@@ -294,7 +286,7 @@ def test_a_miner_says_what_the_job_said(kept, monkeypatch, tmp_path):
     pairs = np.array([(position[own.image[i]], test.texts.index(own.hypothesis[i])) for i in asked])
     first = judge.miner(job(), ARRAYS)("test", pairs)
     recorded = kept[0][0].values["candidates"]["margin"]
-    np.testing.assert_array_equal(rounded(first), recorded[asked])
+    np.testing.assert_array_equal(calibration.rounded(first), recorded[asked])
     monkeypatch.setattr(engine, "job_folder", lambda device: tmp_path / device)
     np.testing.assert_array_equal(judge.miner(job(), ARRAYS)("test", pairs), first)
 

@@ -27,13 +27,7 @@ from mmlib.papers.entailment.method.retrievers import (
     hardest_triplet,
     reranked,
 )
-from mmlib.papers.entailment.method.revision import (
-    Allowed,
-    TwoRates,
-    Weak,
-    candidates,
-    extra_batch,
-)
+from mmlib.papers.entailment.method.revision import Allowed, TwoRates, Weak, candidates, extra_batch
 
 # --- Entailed pairs and their exclusion (Secs. 4.1 and 4.2) ---------------------------------------
 

@@ -10,12 +10,7 @@ from PIL import Image
 
 from mmlib.core.records import CaptionedImages, normalised
 from mmlib.papers.links.data import builders
-from mmlib.papers.links.data.builders import (
-    cohesive,
-    random_documents,
-    stress,
-    unlabelled_articles,
-)
+from mmlib.papers.links.data.builders import cohesive, random_documents, stress, unlabelled_articles
 from mmlib.papers.links.data.documents import SPLITS, cluster_numbers
 from mmlib.papers.links.data.sessions import (
     CAPTIONS,

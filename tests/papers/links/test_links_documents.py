@@ -8,13 +8,7 @@ from PIL import Image
 
 from mmlib.core.records import CaptionedImages
 from mmlib.papers.links.data.builders import CaptionSource, Draft, assemble
-from mmlib.papers.links.data.documents import (
-    SPLITS,
-    Corpus,
-    Document,
-    check_leaks,
-    cluster_numbers,
-)
+from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, check_leaks, cluster_numbers
 
 
 def test_unknown_links_cannot_be_scored():

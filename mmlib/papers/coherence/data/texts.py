@@ -27,7 +27,6 @@ _TRIES = 60
 
 
 def _fitting(write: Callable[[bool], str], longest: int) -> str:
-    """A text of at most so many words, from a writer that can be asked to be brief."""
     for attempt in range(_TRIES):
         text = write(attempt > 5)
         if 4 <= len(text.split()) <= longest:
@@ -40,12 +39,10 @@ def _is_living(kind: str) -> bool:
 
 
 def _protagonist(scene: Scene, rng: np.random.Generator) -> str:
-    """The kind of something in the scene that a text would be about."""
     return pick_weighted(rng, {t.kind: 4.0 if _is_living(t.kind) else 1.0 for t in scene.things})
 
 
 def _place(scene: Scene, rng: np.random.Generator | None = None) -> str:
-    """The setting as a phrase; the plainest without `rng`."""
     phrases = [p.split(":") for p in words.PLACES[scene.setting]["any"].split(", ")]
     options = [phrase for phrase, noun in phrases if noun not in ("day", "winter")]
     return pick(rng, options) if rng else options[0]
@@ -80,7 +77,6 @@ def clue_text(scene: Scene, about: Scene, holds: frozenset[str], rng: np.random.
 def _seen(
     scene: Scene, about: Scene, holds: frozenset[str], rng: np.random.Generator, brief: bool
 ) -> tuple[str, bool]:
-    """A caption, of an event for Action, else of a state; and whether its subject is living."""
     event, living = "Action" in holds, False
     lively = event and any(actor.action in LIVELY for actor in about.things)
     for _ in range(_TRIES):
@@ -118,7 +114,6 @@ def _seen(
 
 
 def _unseen(about: Scene, holds: frozenset[str], rng: np.random.Generator) -> str:
-    """Something about one of the things, but not what the picture shows of it."""
     kind = _protagonist(about, rng)
     living = _is_living(kind)
     if "Story" in holds:
@@ -158,8 +153,6 @@ def cite_text(scene: Scene, holds: frozenset[str], rng: np.random.Generator) -> 
 
 @dataclass
 class _Step:
-    """A CITE text in the making. Things are named by their place in the scene."""
-
     scene: Scene
     holds: frozenset[str]
     rng: np.random.Generator
@@ -211,7 +204,6 @@ class _Step:
     # Sentences
 
     def order(self, done: bool) -> str:
-        """An order that has been followed in the picture (`done`), or has not been yet."""
         rng, text = self.rng, None
         makers = [self.put, self.paint, self.pose]
         weights = [0.7, 0.15, 0.15] if done else [0.3, 0.35, 0.35]
@@ -228,7 +220,6 @@ class _Step:
         return self.opener() + text
 
     def put(self, done: bool) -> str | None:
-        """To bring something into a relation: one that holds, or the opposite of one."""
         rng, close = self.rng, ("holding", "riding", "on")
         tied = {frozenset(e[::2]) for e in self.scene.relations if e[1] in (*close, "chasing")}
         edges = {  # by how much one would speak of them
@@ -258,7 +249,6 @@ class _Step:
         return f"{self.phrase('put')} {first} {preposition} {second}"
 
     def paint(self, done: bool) -> str | None:
-        """To paint something in the colour that it has, or in another one."""
         paintable = ("vehicle", "building", "thing")
         can = [i for i in self.free if GROUP_OF[self.kinds[i]] in paintable]
         can = [i for i in can if done or self.alone(i)]
@@ -271,7 +261,6 @@ class _Step:
         return self.phrase("paint").format(x=self.name(i, looks=False), colour=colour)
 
     def pose(self, done: bool) -> str | None:
-        """To have somebody rest as in the picture, or do what nobody of the kind does there."""
         tied = {i for e in self.scene.relations if e[1] in _CITE["ties"] for i in e[::2]}
         can = [i for i in self.free if _is_living(self.kinds[i]) and i not in tied]
         can = [i for i in can if (self.actions[i] not in LIVELY if done else self.alone(i))]
@@ -285,7 +274,6 @@ class _Step:
         return self.let(i, action)
 
     def during(self) -> str:
-        """An order that is being followed in the picture."""
         rng, free = self.rng, self.free
         ties = [e for e in self.scene.relations if e[1] in _CITE["ties"] and {*e[::2]} <= {*free}]
         if ties and rng.random() < 0.8:
@@ -307,7 +295,6 @@ class _Step:
         return self.phrase("keep").format(x=self.name(i), doing="swimming" if swims else action)
 
     def plan(self) -> str:
-        """What to think of, with no word on when."""
         i, plan = self.topic(), self.phrase("plan")
         if "{x}" in plan:
             return plan.format(x=self.name(i))
@@ -331,7 +318,6 @@ class _Step:
         return pick(self.rng, words.NOUNS[kind]).split("/")[0]
 
     def topic(self) -> int:
-        """Something to speak of, if possible something spoken of before; -1 for what is unnamed."""
         if self.nouns and self.rng.random() < 0.7:
             return pick(self.rng, list(self.nouns))
         return pick(self.rng, self.free) if self.free else -1
@@ -340,7 +326,6 @@ class _Step:
         return self.kinds.count(self.kinds[i]) == 1
 
     def name(self, i: int, new: bool = False, looks: bool = True) -> str:
-        """ "a small red tent" or "the tent"; "your work" where nothing may be named."""
         if i < 0:
             return "your work"
         if i in self.nouns:

@@ -139,13 +139,11 @@ def _reference_scenes() -> tuple[Scene, ...]:  # on which properties are standar
 
 
 def _root(matrix: np.ndarray) -> np.ndarray:
-    """The symmetric square root."""
     values, vectors = np.linalg.eigh(matrix)
     return (vectors * np.sqrt(values)) @ vectors.T
 
 
 def _of_latents(p: float, q: float, phi: float) -> float:
-    """How two normal variables correlate that, cut at the rates p and q, correlate by phi."""
     joint = p * q + phi * (p * (1 - p) * q * (1 - q)) ** 0.5
     cut = [norm.ppf(p), norm.ppf(q)]
 
@@ -157,7 +155,6 @@ def _of_latents(p: float, q: float, phi: float) -> float:
 
 @cache
 def _thresholds(kind: Scheme, a: float, b: float) -> tuple[np.ndarray, np.ndarray]:
-    """Thresholds of latents a s + b e where the gate is open (with its own) and where closed."""
     _, _, scores = kind.reference
 
     def threshold(column: int, weights: np.ndarray, rate: float) -> float:

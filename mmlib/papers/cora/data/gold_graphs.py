@@ -26,8 +26,6 @@ PREPOSITIONS |= {"after", "with"}
 
 
 class _Reading:
-    """Objects in the order in which they are found in a text, what is said of them, and ties."""
-
     def __init__(self, text: str):
         self.text = text
         self.labels: list[str] = []
@@ -36,13 +34,11 @@ class _Reading:
         self.relations: dict[tuple[int, int, str], tuple[Sequence[str], str]] = {}
 
     def add(self, label: str, at: int) -> int:
-        """Add an object that is named at or after a position of the text."""
         self.labels.append(label.lower())
         self.at.append(self.text.index(label.lower().split()[-1], at))
         return len(self.at) - 1
 
     def phrase(self, words: str, at: int) -> int:
-        """Add the object of a noun phrase without article, at or after a position."""
         spoken = [word for word in words.split() if word not in ("and", "farmer's")]
         adjectives = [word for word in spoken[:-1] if word in ADJECTIVES]
         noun = self.add(" ".join(word for word in spoken if word not in adjectives), at)
@@ -50,12 +46,10 @@ class _Reading:
         return noun
 
     def join(self, subject: int, object_: int, words: Sequence[str], preposition: str) -> None:
-        """Add a relation, once: another thing of a group may have said so already."""
         label = " ".join([*words, preposition]).strip()
         self.relations.setdefault((subject, object_, label), (words, preposition))
 
     def graph(self, text: str, aside: Sequence[str]) -> nx.MultiDiGraph:
-        """The graph, its objects in the order of the text."""
         graph = nx.MultiDiGraph(text=text, fallback=False, aside=tuple(aside))
         number = {
             old: new for new, old in enumerate(sorted(range(len(self.at)), key=self.at.__getitem__))
@@ -103,7 +97,6 @@ def gold_graph(caption: Caption) -> nx.MultiDiGraph:
 
 
 def _objects(reading: _Reading, nodes: Sequence[Node]) -> list[int]:
-    """Read objects with what is said of their looks, one for a group; the object of each node."""
     node_of: list[int] = []
     at, left = 0, 0  # position in the text; members of the last group still to come
     for node in nodes:
@@ -158,7 +151,6 @@ def _relation(reading: _Reading, edge: Edge, subject: int, object_: int) -> None
 
 
 def _setting(reading: _Reading, words: str) -> None:
-    """Read the place as an object, which the first object is in."""
     if words.endswith(" scene"):
         with_ = f"{words.lower()} with " in reading.text
         verb = "showing" if "scene showing " in reading.text else "shows"

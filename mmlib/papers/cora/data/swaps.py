@@ -4,7 +4,7 @@ As in ARO (Yuksekgonul et al., ICLR 2023) and SugarCrepe (Hsieh et al., NeurIPS 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 import networkx as nx
@@ -14,29 +14,20 @@ from mmlib.core.paths import table_beside
 from mmlib.core.records import canonical
 from mmlib.papers.cora.data.texts import LIMITS
 from mmlib.scenegraph import from_authors, to_authors
-from mmlib.scenegraph.trees import WORDS
 
 _TABLE = table_beside(__file__)
 ALIKE = [frozenset(words.split()) for words in _TABLE["alike"]]
-NUMBERS, COLOURS, ANIMALS, PLURAL, MASS = (
-    frozenset(_TABLE[n].split()) for n in ("numbers", "colours", "animals", "plural", "mass")
-)
+LISTS = {name: frozenset(words.split()) for name, words in _TABLE["lists"].items()}
 SYMMETRIC, JOINED, AN = (_TABLE[n].format(**_TABLE) for n in ("symmetric", "joined", "an"))
-# Kind -> what is exchanged of two objects, of ends whole noun phrases; and which words both are of.
-KINDS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
-    "attributes": (("attributes",), frozenset()), "colours": (("attributes",), COLOURS),
-    "nouns": (("name",), frozenset()), "ends": (("attributes", "name"), frozenset()),
-    "animate ends": (("attributes", "name"), WORDS["people"] | ANIMALS),
-}  # fmt: skip
 
 
 def swap_all(
     graphs: Sequence[nx.MultiDiGraph],
 ) -> tuple[list[str], list[nx.MultiDiGraph], dict[str, np.ndarray]]:
-    """Captions with two things exchanged, their graphs; kind -> the row of each caption's, or -1."""
-    made, of = list[tuple[str, nx.MultiDiGraph]](), dict[str, np.ndarray]()
-    for kind, how in KINDS.items():
-        swaps = [swap(graph, *how) for graph in graphs]
+    """Captions with two things exchanged, their graphs; kind -> each one's row, or -1."""
+    made, of = [], dict[str, np.ndarray]()
+    for kind, how in _TABLE["kinds"].items():
+        swaps = [swap(graph, **how) for graph in graphs]
         has = np.array([each is not None for each in swaps])
         of[kind] = np.where(has, len(made) + has.cumsum() - 1, -1)
         made += [each for each in swaps if each]
@@ -44,13 +35,14 @@ def swap_all(
 
 
 def swap(
-    graph: nx.MultiDiGraph, fields: Sequence[str], within: Set[str] = frozenset()
+    graph: nx.MultiDiGraph, fields: Sequence[str], within: str = ""
 ) -> tuple[str, nx.MultiDiGraph] | None:
-    """A caption with the first two things exchanged that can be, and its graph; see `KINDS`.
+    """A caption with the first two things exchanged that can be, and its graph.
 
     Their words stand once in the caption; an attribute is the only one, and before its noun. Left
     out is what may still be true or is bad English: words that are alike, nouns of other number,
     nouns that are joined ("a man and a dog"), ends of a symmetric relation. None for no such two.
+    fields: "attributes", "name" or, of ends, both. within: a list that has both their last words.
     """
     entry, text = to_authors(graph), canonical(graph.graph["text"]).lower()
     things = entry["entities"][: LIMITS["objects"]]
@@ -69,12 +61,13 @@ def swap(
         either = "|".join(map(re.escape, sorted(old, key=len, reverse=True)))
         places = re.compile(rf"(?<![\w-])(an? )?({either})(?![\w-])")
         wrong = [sorted(m[2] for m in places.finditer(text)) != sorted(old), _alike(last)]
-        wrong += [bool(within) and not within.issuperset(last)]
+        wrong += [within != "" and not LISTS[within].issuperset(last)]
         if "name" not in fields:
-            wrong += [_alike(heads), not NUMBERS.isdisjoint(old), [*map(len, labels)] != [1, 1]]
             wrong += [phrase not in text for phrase in phrases]
+            wrong += [_alike(heads), not LISTS["numbers"].isdisjoint(old)]
+            wrong += [[*map(len, labels)] != [1, 1]]
         else:
-            wrong += [len({*map(_number, heads)}) > 1, not COLOURS.isdisjoint(heads)]  # "in blue"
+            wrong += [len({*map(_number, heads)}) > 1, not LISTS["colours"].isdisjoint(heads)]
             wrong += [re.search(f"({either}){JOINED}({either})", text)]
         if not any(wrong):
             new = dict(zip(old, reversed(old), strict=True))
@@ -96,5 +89,5 @@ def _alike(words: list[str]) -> bool:
 
 
 def _number(noun: str) -> str:
-    plural = noun in PLURAL or (noun.endswith("s") and not noun.endswith(("ss", "us")))
-    return "mass" if noun in MASS else "plural" if plural else "singular"
+    plural = noun in LISTS["plural"] or (noun.endswith("s") and not noun.endswith(("ss", "us")))
+    return "mass" if noun in LISTS["mass"] else "plural" if plural else "singular"

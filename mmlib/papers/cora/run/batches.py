@@ -147,7 +147,6 @@ class GraphSet:
         return caption, self.objects[o], _rows_of(self.attributes[a], owner, len(o))
 
     def _objects(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Objects, and which of `rows` each is of; their attributes, and the object of each."""
         o, caption = _ranges(self.first_object, rows)
         a, of_row = _ranges(self.first_attribute, rows)
         return o, caption, a, np.searchsorted(caption, of_row) + self.owner[a]
@@ -165,7 +164,6 @@ def mask_words(
 
 
 def _ranges(starts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Indices starts[r] to starts[r + 1] of all rows in turn, and which of `rows` each is of."""
     counts = starts[rows + 1] - starts[rows]
     before = starts[rows] - (np.cumsum(counts) - counts)
     source = np.repeat(np.arange(len(rows)), counts)
@@ -173,7 +171,6 @@ def _ranges(starts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _rows_of(values: np.ndarray, owner: np.ndarray, rows: int) -> np.ndarray:
-    """The values of each owner as rows (rows, most), padded with -1."""
     order = np.argsort(owner, kind="stable")
     row = owner[order]
     column = np.arange(len(order)) - np.searchsorted(row, row)

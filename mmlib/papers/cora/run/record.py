@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from mmlib.core.experiment import FLICKR8K, Experiment
+from mmlib.core.experiment import Experiment
 from mmlib.core.jobs import NO_SEED, Job, Stage
-from mmlib.features.bert import INPUTS as BERT_FILES
+from mmlib.core.paths import table_beside
 from mmlib.papers.cora.claims import ALL_CLAIMS
-from mmlib.papers.cora.data import THINGS, Study, load_arrays, load_study
+from mmlib.papers.cora.data import Study, load_arrays, load_study
 from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.baselines import describe_captions, score, time_queries
 from mmlib.papers.cora.run.batches import Arrays
@@ -52,9 +52,7 @@ def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[
 
 
 EXPERIMENT: Experiment[Study, Arrays] = Experiment(
-    number="03",
     paper=PAPER,
-    version=1,
     datasets=systems.datasets,
     load_study=load_study,
     load_arrays=load_arrays,
@@ -64,12 +62,5 @@ EXPERIMENT: Experiment[Study, Arrays] = Experiment(
     claims=ALL_CLAIMS,
     tables=tables,
     figures=figures,
-    inputs={
-        "flickr8k": (*FLICKR8K, THINGS, *BERT_FILES),
-        "paper": ("region_features/**/*", "f30k/**/*", "coco/**/*", "glove/*", *BERT_FILES),
-    },
-    bounds={  # RSUM is of an image with up to 30 captions
-        "(dev_)?RSUM.*": (0, 1e4), r"entity to image, R@\d+|in family|swap .*": (0, 100),
-        "rank(, 1K)?|entity rank": (1, None), "objects|attributes|relations": (0, None)},
-    may_skip=r"entity rank|entity to image, R@\d+|in family|swap .*|objects|attributes|relations",
-)  # fmt: skip
+    **table_beside(__file__),
+)

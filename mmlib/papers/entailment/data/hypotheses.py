@@ -271,7 +271,6 @@ def false_negatives(images: WorldImages) -> np.ndarray:
 
     @cache
     def having(node: Node) -> np.ndarray:
-        """How many things of each picture the node may be."""
         fit = np.isin(looks["kind"], list(CONCEPTS[node.concept]))
         for name, value in node.facts:
             fit &= looks[name] == value
@@ -285,7 +284,6 @@ def false_negatives(images: WorldImages) -> np.ndarray:
 
     @cache
     def true_of(graph: CaptionGraph) -> np.ndarray:
-        """Which pictures it is true of."""
         fits = within[graph.setting] & within[graph.style]
         for node, number in Counter(graph.nodes).items():
             fits = fits & (having(node) >= number)

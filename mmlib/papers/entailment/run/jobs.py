@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mmlib.core.experiment import FLICKR8K, Experiment
+from mmlib.core.experiment import Experiment
 from mmlib.core.jobs import NO_SEED, Job, Stage
-from mmlib.features.bert import INPUTS as BERT_FILES
+from mmlib.core.paths import table_beside
 from mmlib.papers.entailment import show
 from mmlib.papers.entailment.claims import CLAIMS
 from mmlib.papers.entailment.data import load_arrays, load_study
@@ -46,9 +46,7 @@ def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[
 
 
 EXPERIMENT = Experiment(
-    number="02",
     paper=PAPER,
-    version=1,
     datasets=lambda tier: [DATASETS[tier]] if tier in DATASETS else [],
     load_study=load_study,
     load_arrays=load_arrays,
@@ -58,11 +56,5 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     tables=show.tables,
     figures=show.figures,
-    inputs={
-        "flickr8k": (*FLICKR8K, "sick/SICK.txt", *BERT_FILES),
-        "paper": ("region_features/**/*", "f30k/**/*", "coco/**/*", "snli_ve/**/*",
-                  "sick/SICK.txt", "judge_start/*", *BERT_FILES),
-    },
-    bounds={r"(E|P)@\d+.*|mAP.*|own rejected": (0, 100), "(dev_)?RSUM": (0, 1e4), "label": (0, 1)},
-    may_skip=r"(E|P)@\d+, (judge|people)|mAP, people|own rejected",
-)  # fmt: skip
+    **table_beside(__file__),
+)

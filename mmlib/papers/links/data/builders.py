@@ -165,7 +165,6 @@ def assemble(
 
 
 def _truth(images: CaptionedImages, documents: list[Document]) -> tuple[np.ndarray, ...] | None:
-    """Of each document 1 where a sentence's graph holds in a picture's scene; None without them."""
     if not isinstance(images, WorldImages) or not images.gold:
         return None
     scene_of = dict(zip(images.ids, images.scenes, strict=True))
@@ -263,7 +262,6 @@ def cohesive(photos: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
 def _similar_groups(
     rows: np.ndarray, vectors: np.ndarray, ceiling: float, rng: Rng
 ) -> list[np.ndarray]:
-    """Disjoint groups of similar rows, in random order, the loosest left out."""
     free = np.zeros(len(vectors), dtype=bool)
     free[rows] = True
     groups = []
@@ -289,7 +287,6 @@ def _similar_groups(
 
 
 def _products(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """vectors @ vector without BLAS, whose threads cost more here than they give."""
     return np.einsum("ij,j->i", vectors, vector)
 
 

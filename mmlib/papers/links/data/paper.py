@@ -113,7 +113,6 @@ def read_corpus(folder: Path) -> Corpus:
 
 @contextmanager
 def _file(folder: Path, name: str) -> Iterator[Path]:
-    """A file of the folder, which must be there; what is wrong with it is said with its path."""
     path = Path(folder) / name
     if not path.is_file():
         needed = "a corpus needs docs.json, id2row.json, features.npy"

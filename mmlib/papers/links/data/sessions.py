@@ -73,7 +73,6 @@ def sessions(
 
 
 def _cosines(unit: np.ndarray | csr_matrix, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of pairs of rows, (pairs,)."""
     if isinstance(unit, np.ndarray):
         return np.einsum("ij,ij->i", unit[a], unit[b])
     return np.asarray(unit[a].multiply(unit[b]).sum(axis=1)).ravel()

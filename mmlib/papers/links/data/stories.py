@@ -47,7 +47,6 @@ def organic(seed: int, split: str = "train") -> WorldDocument:
 def _written(
     draft_of: "type[_Album | _Guide]", purpose: int, seed: int, split: str
 ) -> WorldDocument:
-    """The first draft that can be finished; purpose: of the random numbers."""
     if split not in scenes.SPLITS:
         raise ValueError(f"split {split!r} is not one of {', '.join(scenes.SPLITS)}")
     rng = np.random.default_rng([seed, scenes.SPLITS.index(split), purpose])
@@ -59,8 +58,6 @@ def _written(
 
 
 class _Draft:
-    """A document in the making."""
-
     def __init__(self, rng: np.random.Generator, split: str):
         self.rng, self.split = rng, split
         self.scenes: list[Scene] = []
@@ -68,7 +65,6 @@ class _Draft:
         self.links: list[Link] = []
 
     def say(self, text: str, image: int | None = None) -> None:
-        """Add a sentence, perhaps of a picture."""
         if image is not None:
             self.links.append((len(self.sentences), image))
         self.sentences.append(text[0].upper() + text[1:] + ".")
@@ -83,8 +79,6 @@ _PLACES, _PROPS = _WORDS["places"], _WORDS["props"]
 
 
 class _Album(_Draft):
-    """A story in the making."""
-
     def __init__(self, rng: np.random.Generator, split: str):
         super().__init__(rng, split)
         self.setting, self.style = pick(rng, SETTINGS), pick(rng, STYLES)
@@ -111,7 +105,6 @@ class _Album(_Draft):
         self.look = int(rng.integers(2**31))  # one seed, so that faces and clouds stay
 
     def write(self) -> bool:
-        """Write the five; False where something cannot be placed or was there."""
         events = [event for event in _EVENTS if self.possible(event)]
         order = self.rng.permutation(len(events))[:5]
         return len(order) == 5 and all(self.add(events[i]) for i in order)
@@ -153,7 +146,6 @@ class _Album(_Draft):
         return len(set(self.sentences)) == len(self.sentences)
 
     def worded(self, text: str, prop: str | None) -> str:
-        """Fill in who and what, by pronoun or name as the story stands."""
         rng, first = self.rng, not self.sentences
         male = self.hero.kind in ("man", "boy")
         hero, whom = ("he", "him") if male else ("she", "her")
@@ -194,10 +186,7 @@ class _Album(_Draft):
 
 
 class _Guide(_Draft):
-    """A how-to in the making: it builds up one scene, thing by thing."""
-
     def write(self) -> bool:
-        """Write it; False where it came out too large, too small or said a thing twice."""
         rng = self.rng
         self.setting, self.style = pick(rng, SETTINGS), pick(rng, ("photo", "sketch", "flat"))
         finished = self.plan()
@@ -234,7 +223,6 @@ class _Guide(_Draft):
         )
 
     def plan(self) -> Scene | None:
-        """The finished scene, its things in the order in which they are added."""
         rng, habitat = self.rng, sorted(HABITAT[self.setting])
         count = int(rng.integers(2, 6))
         cast: list[Thing] = []
@@ -261,7 +249,6 @@ class _Guide(_Draft):
         return compose(rng, self.setting, self.style, cast, ties)
 
     def step(self, finished: Scene, step: int) -> bool:
-        """Add the step-th thing: a sentence, and perhaps its pictures and a second sentence."""
         acts = tuple(tie for tie in scenes.action_relations(finished) if max(tie[0], tie[2]) < step)
         begun = replace(finished, things=finished.things[:step], relations=acts)
         scene = into_split(begun, self.split)
@@ -285,7 +272,6 @@ class _Guide(_Draft):
         return True
 
     def add(self, scene: Scene) -> int | None:
-        """The number of the picture, moved into the split; None where that fails."""
         moved = into_split(scene, self.split)
         if moved is None:
             return None
@@ -293,7 +279,6 @@ class _Guide(_Draft):
         return len(self.scenes) - 1
 
     def instruction(self, scene: Scene, last: bool) -> str:
-        """How to get from the scene without its last thing to the scene with it."""
         rng, at = self.rng, len(scene.things) - 1
         text = describe(scene.things[at], self.style)
         if at == 0:
@@ -309,7 +294,6 @@ class _Guide(_Draft):
         return f"{start}{verb} {text} {location}" if location else f"{start}add {text}"
 
     def where(self, scene: Scene, pronoun: bool = True) -> str:
-        """Where the last thing is, by one of the earlier ones; "" where nothing can be said."""
         at = len(scene.things) - 1
         options = {
             f"{_WORDS['spatial'][relation]} {self.name(scene, j, pronoun)}": 1.0
@@ -319,14 +303,12 @@ class _Guide(_Draft):
         return scenes.pick_weighted(self.rng, options) if options else ""
 
     def name(self, scene: Scene, i: int, pronoun: bool = True) -> str:
-        """An earlier thing: "the tent", or "it" if it was the last one before."""
         kind = scene.things[i].kind
         if pronoun and i == len(scene.things) - 2 and self.rng.random() < 0.6:
             return _WORDS["pronouns"].get(kind, "it")
         return f"the {kind}"
 
     def check(self, scene: Scene) -> str:
-        """A second sentence about the thing just added."""
         new, location = scene.things[-1], self.where(scene, pronoun=False)
         size = _WORDS["large"][new.size]
         options = [f"make sure that the {new.kind} is {size}", f"the {new.kind} here is {size}"]
