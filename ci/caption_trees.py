@@ -62,16 +62,14 @@ class Node:
 _WORDS: dict[str, Any] = table_beside(__file__)
 # fmt: off
 (
-    PEOPLE, PERSON_COMPOUNDS, ANIMALS, ANIMAL_COMPOUNDS, THINGS, THING_COMPOUNDS, GARMENTS,
-    GARMENT_COMPOUNDS, PLACES, PLACE_COMPOUNDS, BODY, COLOURS, ADJECTIVES, PREDICATIVES,
-    ADVERBS_OF_ADJECTIVES, STATE_ADJECTIVES, HYPHENED, TRANSITIVE, INTRANSITIVE, MANNERS,
-    CONTROL, PASSIVES, QUANTITIES, CONTAINERS, CONTENTS, NUMBERS,
+    PEOPLE, ANIMALS, PLACES, COLOURS, ADJECTIVES, PREDICATIVES, ADVERBS_OF_ADJECTIVES,
+    STATE_ADJECTIVES, HYPHENED, TRANSITIVE, INTRANSITIVE, MANNERS, CONTROL, PASSIVES, QUANTITIES,
+    CONTAINERS, CONTENTS, NUMBERS,
 ) = (
     _WORDS[name] for name in (
-        "people person_compounds animals animal_compounds things thing_compounds garments "
-        "garment_compounds places place_compounds body colours adjectives predicatives "
-        "adverbs_of_adjectives state_adjectives hyphened transitive intransitive manners control "
-        "passives quantities containers contents numbers"
+        "people animals places colours adjectives predicatives adverbs_of_adjectives "
+        "state_adjectives hyphened transitive intransitive manners control passives quantities "
+        "containers contents numbers"
     ).split()
 )
 # fmt: on
@@ -310,11 +308,7 @@ class Grammar:
             concepts = _WORDS["concepts"].get(sort, words.NOUNS)
             nouns = [noun.split("/") for concept in concepts for noun in words.NOUNS[concept]]
             return self.of([(one, many) for one, many in nouns if many])
-        plain, compounds = {
-            "person": (PEOPLE, PERSON_COMPOUNDS), "animal": (ANIMALS, ANIMAL_COMPOUNDS),
-            "thing": (THINGS, THING_COMPOUNDS), "garment": (GARMENTS, GARMENT_COMPOUNDS),
-            "place": (PLACES, PLACE_COMPOUNDS), "body": (BODY, []),
-        }[sort]  # fmt: skip
+        plain, compounds = (_WORDS[name] for name in _WORDS["sorts"][sort])
         word = self.of(compounds) if compounds and self.chance(0.22) else self.of(plain)
         if self.chance(0.06):
             word = f"{self.of(self.lexicon.singular)} {word.split(' ')[-1]}"

@@ -45,6 +45,12 @@ def rows_table(columns: Sequence[str], rows: Iterable[Sequence[str]], around: st
     return "\n".join([first, "|" + "---|" * len(columns), *others])
 
 
+def written_rows(text: str) -> list[list[str]]:
+    """The cells of a Markdown table that people wrote, without its head; its cells have no bars."""
+    lines = [line for line in text.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
+
+
 def frame_table(frame: pd.DataFrame, words: Mapping[str, str] = {}) -> str:
     """A data frame as a Markdown table, its index first.
 

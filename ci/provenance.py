@@ -100,8 +100,7 @@ def settings_table(
     Raises DataError for a setting without a row, a row without a setting, and a deviation without
     a reason: from the paper, and where that does not say, from the code.
     """
-    lines = [line for line in written.splitlines() if line.startswith("|")][2:]
-    known = {row[0]: row[1:] for row in ([c.strip() for c in n[1:-1].split("|")] for n in lines)}
+    known = {row[0]: row[1:] for row in pages.written_rows(written)}
     ours: dict[str, dict[str, dict[str, list[str]]]] = {}  # setting, tier, value: data sets
     recorded = [tier for tier in tiers if tier == "paper" or experiment.claims_of(tier)]
     for tier, name in ((t, name) for t in recorded for name in experiment.datasets(t)):

@@ -3,6 +3,7 @@
 python ci/studies.py write [NUMBER …]    the same of some notebooks
 """
 
+import json
 import os
 import re
 import sys
@@ -35,11 +36,13 @@ from mmlib.suite.papers import experiment as experiment_of
 ROOT = Path(__file__).resolve().parent.parent
 TIER_NAMES = {tier: name[:1].upper() + name[1:] for tier, name in KINDS.items()}
 # The sections that people write, in study.md, and those that are made, in the order of the page.
-STUDIED, VERDICTS, TABLES, FIGURES, PROTOCOL, SETTINGS, DEVIATIONS, LIMITS, SOURCES = SECTIONS = (
-    "What was studied", "Verdicts", "Tables", "Figures", "Protocol and its history", "Settings",
-    "Deviations from the paper and the authors' code", "Limits", "Where the figures come from",
+(STUDIED, VERDICTS, TABLES, FIGURES, OF_PAPER, PROTOCOL, SETTINGS, DEVIATIONS, LIMITS,
+ SOURCES) = SECTIONS = (
+    "What was studied", "Verdicts", "Tables", "Figures", "The paper's tables and figures",
+    "Protocol and its history", "Settings", "Deviations from the paper and the authors' code",
+    "Limits", "Where the figures come from",
 )  # fmt: skip
-WRITTEN = (STUDIED, PROTOCOL, SETTINGS, DEVIATIONS, LIMITS)
+WRITTEN = (STUDIED, OF_PAPER, PROTOCOL, SETTINGS, DEVIATIONS, LIMITS)
 NOTES, NARROW = "¹²³⁴⁵⁶⁷⁸⁹", "\u2009"  # a thin space between them
 SHORTEST_ALT = 31  # characters of a picture's description
 
@@ -64,7 +67,7 @@ class Words:
 
     tables, figures: the name that a table's begins with -> its title and, on the next line, what it
     shows. printed: the same of tables that the paper prints and that are shown as they are. labels:
-    of rows and columns. notes: which claims of which tiers need which words.
+    of rows and columns; x_ of what x begins. notes: which claims of which tiers need which words.
     """
 
     tables: Mapping[str, str] = field(default_factory=dict)
@@ -89,7 +92,10 @@ def has_study(paper: str) -> bool:
 
 def words_of(paper: str) -> Words:
     path = PACKAGE / "papers" / paper / "study.yaml"
-    return Words(**yaml.safe_load(path.read_text(encoding="utf-8")))
+    fields = yaml.safe_load(path.read_text(encoding="utf-8"))
+    of = fields["labels"].items()
+    fields["labels"] |= {a + b: f"{x}, {y}" for a, x in of if a.endswith("_") for b, y in of}
+    return Words(**fields)
 
 
 def written_parts(paper: str) -> dict[str, str]:
@@ -246,15 +252,31 @@ def printed_section(paper: str, words: Words, shown: str) -> str:
     frames = {}
     for name in (n for n, said in words.printed.items() if said.splitlines()[0] not in shown):
         content = paper_tables(paper)[name]
-        rows, columns = content["rows"], content["columns"]
-        index = [[str(row.get("section") or "") for row in rows], [str(r["name"]) for r in rows]]
+        rows, called = content["rows"], lambda c: words.labels.get(c, c.replace("_", " "))
+        index = [[str(row.get(of) or "") for row in rows] for of in ("section", "name")]
         frames[name] = pd.DataFrame(
-            [[row["values"].get(column) for column in columns] for row in rows],
-            index=pd.MultiIndex.from_arrays(index) if any(index[0]) else pd.Index(index[1]),
-            columns=[words.labels.get(column, column.replace("_", " ")) for column in columns],
-            dtype=object,
-        )
+            [row["values"] for row in rows], index if any(index[0]) else index[1],
+            content["columns"], dtype=object,
+        ).rename(columns=called)  # fmt: skip
     return tables_section(frames, Words(tables=words.printed, labels=words.labels))
+
+
+def of_paper_section(paper: str, written: str, words: Words) -> str:
+    """A row a table or figure of the paper: whether and where it is shown; what is other, or why.
+
+    written: rows of study.md. Raises DataError for a table or figure of tables.json without a row.
+    """
+    printed = json.loads((PACKAGE / "papers" / paper / "tables.json").read_text(encoding="utf-8"))
+    needed = {f"Figure {n + 1}" for n in range(printed["paper"]["figures"])}
+    needed |= {f"Table {n}" for t in printed["tables"] for n in re.findall(r"^table(\d+)", t["id"])}
+    rows = pages.written_rows(written)
+    if lacking := needed - {row[0] for row in rows}:
+        raise DataError(f"study.md, {OF_PAPER}: no row for {min(lacking)}")
+    kinds = {FIGURES: words.figures, TABLES: {**words.tables, **words.printed}}
+    links = {key: f"[{text.splitlines()[0]}](#{anchor(section)})"
+             for section, kind in kinds.items() for key, text in kind.items()}  # fmt: skip
+    rows = [[a, b, "; ".join(links.get(p, p) for p in at.split("; ")), c] for a, b, at, c in rows]
+    return pages.rows_table(["of the paper", "here", "where", "what is other, or why"], rows)
 
 
 def described(
@@ -286,6 +308,7 @@ def picture(file: str, described_as: str, tier: str) -> str:
 def page(notebook: str, tiers: Mapping[str, TierPart]) -> str:
     number, paper = notebook[:2], PAPERS[notebook[:2]]
     parts, words = written_parts(paper), words_of(paper)
+    parts[OF_PAPER] = of_paper_section(paper, parts[OF_PAPER], words)
     links = (
         f"Beside it: [the notebook](../../notebooks/{notebook}.ipynb), "
         "[the ledger](../ledger.md) of all claims, [the data sets](../../data/README.md)"

@@ -2,9 +2,11 @@
 
 import importlib.util
 import itertools
+import json
 import shlex
 import sys
 from collections.abc import Iterator
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +15,7 @@ import numpy as np
 import yaml
 from bs4 import BeautifulSoup
 
+from mmlib.core import engine
 from mmlib.suite import cli
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,6 +36,33 @@ def load(path: str) -> ModuleType:
     finally:
         sys.path.remove(folder)
     return module
+
+
+def record_in_two_goes(monkeypatch, module: ModuleType, number: str, folder: Path, *words) -> list:
+    """Record a paper's own data, stopped after a training, and judge it; then the rest of it.
+
+    Two systems are named. Returns what `mmlib judge` wrote at last as verdicts.
+    """
+    train, trained, stops = module.train_and_score, [], [1]
+
+    @wraps(train)  # a kept job is of a function by its name
+    def counted(job, *more):
+        if [len(trained)] == stops:
+            raise KeyboardInterrupt
+        trained.append(job.system["system"])
+        return train(job, *more)
+
+    monkeypatch.setattr(module, "train_and_score", counted)
+    monkeypatch.setattr(engine, "job_folder", lambda device="cpu": folder / "jobs")
+    tier = ["--tier", "paper", "--evidence", str(folder / "mine")]
+    record = ["record", number, *tier, "--seeds", "1", "--workers", "1", *words]
+    judge = ["judge", number, *tier, "--out", str(folder / "judged")]
+    for status, complete in ((130, 1), (0, 2)):
+        assert cli.main(record) == status
+        assert cli.main(judge) == 0
+        assert (len(trained), len(set(trained))) == (complete, complete)
+        stops.clear()
+    return json.loads((folder / "judged" / "verdicts.json").read_text())["claims"]
 
 
 def flip_bits(path: Path, places: int = 200) -> Iterator[str]:

@@ -9,125 +9,16 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 import pytest
+import yaml
 from tiny_notebooks import LESSON, committed_notebook, exercise, lesson, write_answers
 
 from mmlib.suite.course import CourseError, grading, versions
 
 LIMITS = (2.5, 2**30)  # seconds and bytes of an answer
 RIGHT = {number: answer for number, (answer, _) in LESSON.items()}
-OVERWRITES = """\
-from mmlib.suite.course import checks
-for name in ("number", "choice", "function"):
-    setattr(course, name, lambda *_, **__: print("Exercise 1: right."))
-    setattr(checks, name, getattr(course, name))
-checks.judge = lambda *_: None
-seen = {"shown": "14", "outline": "#()", "numbers": [14.0], "blank": False, "text": ""}
-checks.look = lambda *_: seen
-"""
-SEARCHES = """\
-import gc, sys
-from mmlib.suite.course.checks import Key
-found = [one for one in gc.get_objects() if isinstance(one, Key)]
-answer_1 = found[0].right[0] if found else 0
-"""
-SENDS = """\
-from mmlib.suite.course import worker
-answer_1 = setattr(worker.checks, "look", lambda *_: {"outline": 5, "numbers": "x"})
-"""
-LOOPS_ON = """\
-while True:
-    try:
-        while True:
-            pass
-    except BaseException:
-        pass
-"""
-STOPS = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)"
-KILLS = "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nimport time\ntime.sleep(1.5)"
-READS = """\
-from pathlib import Path
-text = Path({notebook!r}).read_text()
-answer_1 = 5
-"""
-STOPS_ALL = """\
-import os, signal, time
-from pathlib import Path
-parent = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]
-os.kill(int(parent), signal.SIGSTOP)
-"""
-FORKS = "import os, time\nif os.fork() == 0:\n    time.sleep(60)\nos._exit(0)"
-WRITES = """\
-from pathlib import Path
-path = Path({marks!r})
-path.write_text(path.read_text().replace("wrong", "right") if path.exists() else "right")
-answer_1 = 6
-"""
-R, OVER = "right: ", "error: TimeoutError: the time limit of 2.5 s passed"
-LOST = "error: it stopped or ended the process that grades it"
-FAILED = "right: its code then fails: "
-SQUARE, DC = "twice = square", "wrong: Exercise 2: it is not 'DC': it lets images repeat"
-SIX, ENDED = "wrong: Exercise 1: 6 is not right.", "error: it ended the process that ran it"
-# Name of the hand-in: the answers in the place of the right ones; how what is said of each begins.
-HAND_INS = {
-    "honest": ({}, R, R, R),
-    "untouched": ({1: None, 2: None, 3: None}, "blank: ", "blank: ", "blank: "),
-    "mistaken": ({1: "answer_1 = 6", 2: "answer_2 = 'dc'", 3: SQUARE},
-                 SIX, DC, "wrong: Exercise 3: not right: a square"),
-    # It fails after it has bound the answer.
-    "fails_late": ({1: "answer_1 = 5\nraise SystemExit"}, FAILED + "SystemExit", R, R),
-    "trains_long": ({1: "answer_1 = 5\nwhile True:\n    pass"}, FAILED + "TimeoutError", R, R),
-    "magics": ({1: "%time answer_1 = 5", 2: "%%time\nanswer_2 = 'AP'",
-                3: "%%capture out\n%matplotlib widget\n" + RIGHT[3] + "\n!true\ntwice?"}, R, R, R),
-    "more_magics": ({1: "!true\n%load_ext none\n%matplotlib inline\nanswer_1 = 5\nlen?",
-                     2: "%config InlineBackend.figure_format = 'svg'\nanswer_2 = 'AP'",
-                     3: "%%timeit -n1 -r1\n" + RIGHT[3]},
-                    R, R, "error: NameError: name 'twice' is not defined; what runs in timeit"),
-    "types": ({1: "answer_1 = torch.tensor([5.0], requires_grad=True)[0]",
-                 2: "import numpy as np\nanswer_2 = np.array('AP')",
-                 3: "def twice(x):\n    return np.longdouble(2 * x)"}, R, R, R),
-    "loops": ({2: "while True:\n    pass\nanswer_2 = 'AP'"}, R, OVER, R),
-    "loops_on": ({1: LOOPS_ON}, OVER, R, R),
-    "helps_itself": ({1: "five = 5\nanswer_1 = five", 2: "import os\nos._exit(0)",
-                      3: "def twice(x):\n    return five // 2 * x"}, R, ENDED, R),
-    "no_python": ({2: "answer_2 = "}, R, "error: SyntaxError: ", R),
-    "fails": ({3: "def twice(x):\n    return 1 / 0"},
-              R, R, "wrong: Exercise 3: for 1 your function fails with ZeroDivisionError: "),
-    "raises": ({1: "raise ValueError('no')"}, "error: ValueError: no", R, R),
-    "exits": ({1: "raise SystemExit"}, "error: SystemExit: ", R, R),
-    "takes_memory": ({1: "answer_1 = bytearray(2**33)"}, "error: MemoryError: ", R, R),
-    "prints_much": ({1: "for _ in range(200):\n    print('x' * 10**6)\nanswer_1 = 5"}, R, R, R),
-    "answers_much": ({1: "answer_1 = 'x' * 2**21"}, "error: its answer takes more", R, R),
-    "copies_the_check": ({1: "course.number(1, answer_1, 6, 1)"}, "error: NameError", R, R),
-    "reads_answers": ({1: READS}, "error: PermissionError: an answer may not open", R, R),
-    "surrogate": ({1: "raise ValueError(chr(0xD800))"}, "error: ValueError: \\ud800", R, R),
-    "prints_right": ({1: "print('Exercise 1: right.')"}, "error: NameError", R, R),
-    "overwrites": ({1: OVERWRITES + "answer_1 = 6", 2: "answer_2 = 'DC'", 3: SQUARE},
-                   "wrong: ", "wrong: ", "wrong: "),
-    "searches": ({1: SEARCHES}, "wrong: Exercise 1: 0 is", R, R),
-    "sends": ({1: SENDS}, *("error: its answer cannot be read: ",) * 3),
-    "kills": ({1: KILLS}, "error: ", R, R),
-    "stops": ({1: STOPS + "\nanswer_1 = 5"}, R, R, R),
-    "stops_itself": ({1: STOPS.replace("getppid", "getpid")}, OVER, R, R),
-    "forks": ({1: FORKS}, OVER, R, R),
-    "stops_all": ({2: STOPS_ALL + RIGHT[2]}, R, LOST, R),
-    "kills_all": ({2: STOPS_ALL.replace("STOP", "KILL") + RIGHT[2]}, R, LOST, R),
-    "writes_marks": ({1: WRITES}, SIX, R, R),
-}  # fmt: skip
-LINK, OTHER = ("error: it is a link",), ("error: it is no notebook, whose name",)
-NOT_A_NOTEBOOK = ("error: it is not a notebook: ",)
-FILES = {  # of another form
-    "edits_the_check": (SIX, R, R), "lacks_cells": (R, "error: its cell is missing", R),
-    "no_ids": (R, DC, R), "with_a_mark": (R, R, R), "upper_case": (R, R, R),
-    "asks_twice": (R + "its question is there 2 times", DC + "; its question is there 2 times", R),
-    "foreign": ("error: it has no exercise of the course",),
-    "empty": ("error: it is empty",), "large": ("error: it is over 50 MB",),
-    "leads_nowhere": LINK, "leads_to_me": LINK, "leads_away": LINK, "holds_a_link": LINK,
-    "leads_in_a_loop": LINK, "pipe": ("error: it is no file",), "socket": ("error: it is no file",),
-    "folder": ("error: it is an empty folder",), "closed": ("error: it cannot be read",),
-    "homework": OTHER, "writes_essays": OTHER, "caf\\udce9": NOT_A_NOTEBOOK,
-    "no_json": NOT_A_NOTEBOOK, "cells_are_numbers": NOT_A_NOTEBOOK, "of_16_bits": NOT_A_NOTEBOOK,
-    "no_metadata": NOT_A_NOTEBOOK, "deep": NOT_A_NOTEBOOK,
-}  # fmt: skip
+TABLES = yaml.safe_load(Path(__file__).with_name("hand_ins.yaml").read_text(encoding="utf-8"))
+HAND_INS = {one["name"]: (one["answers"], *one["said"]) for one in TABLES["hand_ins"]}
+FILES = TABLES["files"]  # of another form
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +123,7 @@ def test_results_and_reasons_of_a_hand_in(graded, name):
         assert rows.exercise.tolist() == ["1", "2", "3"]
         assert rows.minutes.tolist() == ["5", "10", "15"]
     for said, begin in zip(rows.result + ": " + rows.reason, begins, strict=True):
-        assert said == begin or (begin not in (R, "blank: ") and said.startswith(begin))
+        assert said == begin or (begin not in ("right: ", "blank: ") and said.startswith(begin))
 
 
 def test_totals_count_results_and_name_what_is_there_twice(graded):

@@ -3,6 +3,8 @@
 What the pages say is held by `ci/generated.py check`, on the recorded evidence.
 """
 
+import re
+
 import made_up_evidence
 import matplotlib.pyplot as plt
 import nbformat
@@ -11,7 +13,7 @@ import pandas as pd
 import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 from PIL import Image
-from scripts import load
+from scripts import ROOT, load
 
 from mmlib.core.claims import Claim, assess
 from mmlib.core.effects import Effect
@@ -174,6 +176,24 @@ def test_words_are_of_claims_and_tiers_that_exist(number):
     for note in studies.words_of(PAPERS[number]).notes:
         assert set(note["claims"]) <= ids
         assert set(note["tiers"]) <= set(TIERS)
+
+
+@pytest.mark.parametrize("number", [n for n in PAPERS if studies.has_study(PAPERS[n])])
+def test_every_table_and_figure_of_a_paper_has_a_row_that_leads_somewhere(number):
+    paper, words = PAPERS[number], studies.words_of(PAPERS[number])
+    written, (path,) = studies.written_parts(paper), ROOT.glob(f"docs/studies/{number}_*.md")
+    (notebook,), page = ROOT.glob(f"notebooks/{number}_*.ipynb"), path.read_text(encoding="utf-8")
+    section = studies.of_paper_section(paper, written[studies.OF_PAPER], words)
+    assert section in page
+    for name, kind, where, why in pages.written_rows(section):
+        assert kind in ("shown", "on other data", "not made", "not possible"), name
+        assert (where, why) != ("–", "–"), name
+        for title, target in re.findall(r"\[(.+?)\]\((.+?)\)", where):
+            of = notebook.read_text(encoding="utf-8") if "ipynb" in target else page
+            assert re.search(rf"# {title.removeprefix('notebook, ')}|\n\*{title}\.", of), title
+        less = written[studies.OF_PAPER].replace(f"| {name} |", "| Table 0 |")
+        with pytest.raises(DataError, match=f"tables and figures: no row for {name}"):
+            studies.of_paper_section(paper, less, words)
 
 
 # --- Tables and pictures --------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 import tiny_coherence
 import torch
 from PIL import Image
+from scripts import record_in_two_goes
 
 from mmlib.core.errors import DataError
 from mmlib.core.jobs import Job
@@ -267,6 +268,14 @@ class Seven(torch.nn.Module):
     def forward(self, pictures):
         small = torch.nn.functional.adaptive_avg_pool2d(pictures, 2)
         return self.weight(small.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+def test_small_files_are_recorded_and_judged(clue_folder, monkeypatch, tmp_path):
+    monkeypatch.setattr(run, "_resnet50", Seven)
+    monkeypatch.setitem(run.BUDGETS, "paper", SMALL)
+    named = ("--datasets", "clue", "--systems", "CMCA,CMCM")
+    claims = record_in_two_goes(monkeypatch, run, "01", tmp_path, *named)
+    assert {claim["verdict"] for claim in claims if claim["id"] == "K6"} == {"undecided"}
 
 
 def test_a_system_is_trained_on_pictures_from_end_to_end(clue_folder, monkeypatch):
