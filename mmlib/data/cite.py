@@ -19,7 +19,7 @@ from mmlib.data.pairs import image_names, picture_files, with_pictures
 from mmlib.data.tables import SOMETHING, check_choice, dataset_folder, sound, table_rows
 
 NAME = "cite"
-ROWS = 2047
+ROWS, PLUS = 2047, {"train": 3439, "test": 860}  # of CITE, and of CITE++ by split
 RELATIONS = ("Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8")
 ANSWERS = tuple(f"{relation.lower()}_resp" for relation in RELATIONS)
 COLUMNS = ("", "Index", "q10_resp", "q1_resp", *ANSWERS, "q9_resp")
@@ -55,7 +55,7 @@ def load_plus(split: str, folder: Path | None = None) -> RelatedPairs:
 
     Read by the columns that the authors' code names; we have not seen the files. Errors as `load`.
     """
-    check_choice("split", split, ("train", "test"))
+    check_choice("split", split, PLUS)
     path = dataset_folder(NAME, folder) / f"q2-8_{split}_dis_11-08.csv"
     in_shared_folder = path.parent / "RecipeQA" / path.name
     path = in_shared_folder if in_shared_folder.is_file() and not path.is_file() else path

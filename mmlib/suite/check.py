@@ -172,6 +172,12 @@ def _tables(report: Report) -> None:
             report.expect(path, sound, expected, "sound rows")
         if sound:
             report.counts.append(f"{sound} {counted}")
+    if report.name == "cite" and listed(folder, "**/q2-8_*.csv"):  # CITE++, beside it
+        for split, expected in cite.PLUS.items():
+            with report.refusals(folder):
+                count, counted = len(cite.load_plus(split, folder)), f"{split} pairs of CITE++"
+                report.expect(folder, count, expected, counted)
+                report.counts.append(f"{count} {counted}")
     if report.name == "clue" and (folder / "img2idxmap.json").is_file():
         with report.refusals(folder / "img2idxmap.json"):
             clue.image_numbers(folder)

@@ -2,20 +2,19 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from mmlib import __version__
 from mmlib.core.errors import DataError, Problem
-from mmlib.core.jobs import Job, Run
+from mmlib.core.jobs import Run
 from mmlib.core.paths import data_dir, table_beside, writable
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.data import flickr8k, registry
 from mmlib.features import sets
 from mmlib.features.encoders import DualEncoder
 from mmlib.papers.entailment import data
-from mmlib.papers.entailment.data.arrays import Arrays
 from mmlib.papers.entailment.method.metrics import METRICS, figure
 from mmlib.papers.entailment.method.retrievers import build
 from mmlib.papers.entailment.run import judge, retriever
@@ -50,9 +49,7 @@ def train(kind: Kind, tier: str, out: Path, seed: int = 0, device: str = "cpu") 
         store = sets.opened(folder, default=flickr8k.SHARED_FEATURES)
         sees = {key: store.meta.get(key, "") for key in ("backbone", "weights", "regions")}
         if sees["regions"] not in ("grid", "global") or not all(sees.values()):
-            problem = (
-                "does not say which network made it, so that a model could see no other picture"
-            )
+            problem = "does not say which network made it, so a model could see no other picture"
             mend = "name another set with --features; `mmlib data features` makes one"
             raise DataError(Problem(store.path, None, problem, mend))
     arrays = data.load_arrays(data.load_study(tier), tier)[name]
@@ -63,7 +60,18 @@ def train(kind: Kind, tier: str, out: Path, seed: int = 0, device: str = "cpu") 
         facts["set"] = store.path.stem
     if kind == "judge":
         model, weights = judge.trained(job, arrays, run), arrays.retriever
-        facts |= asdict(plan.judge) | _figures_of_judge(job, model, arrays, run)
+        margins = judge.calibrated(model, arrays, arrays.images, run.device)
+        asked = next(iter(arrays.tests.values()))  # at its natural prior
+        margin, label = margins(asked)["margin"], asked.samples.label
+        dev = arrays.encoded(arrays.dev, model.settings)
+        test = [f"{m} {figure(m, label, margin, asked.weights):.1f}" for m in METRICS[:3]]
+        facts |= asdict(plan.judge) | {
+            "pairs": len(judge.training_rows(arrays.train, judge.Judge(**job.system), job.seed)),
+            "calibration": len(arrays.calibration),
+            "prior": arrays.calibration.samples.label.mean(),
+            "dev": judge.dev_loss(model, dev, arrays.images, run.device)["dev_loss"],
+            "test": ", ".join(test),
+        }
     else:
         weights = judge.weights_of(retriever.stage_b, job, arrays, run)
         facts |= asdict(plan.retrieval.stage_b["align"])
@@ -81,19 +89,3 @@ def train(kind: Kind, tier: str, out: Path, seed: int = 0, device: str = "cpu") 
     model = model and model.cpu()
     score.keep(out, arrays, how.transformers, weights, model, card, how.space, sees)
     return card
-
-
-def _figures_of_judge(job: Job, model: Any, arrays: Arrays, run: Run) -> dict[str, Any]:
-    """What a judge's card says of its data and of how good it is."""
-    margins = judge.calibrated(model, arrays, arrays.images, run.device)
-    asked = next(iter(arrays.tests.values()))  # at its natural prior
-    margin, label = margins(asked)["margin"], asked.samples.label
-    dev = arrays.encoded(arrays.dev, model.settings)
-    test = [f"{m} {figure(m, label, margin, asked.weights):.1f}" for m in METRICS[:3]]
-    return {
-        "pairs": len(judge.training_rows(arrays.train, judge.Judge(**job.system), job.seed)),
-        "calibration": len(arrays.calibration),
-        "prior": arrays.calibration.samples.label.mean(),
-        "dev": judge.dev_loss(model, dev, arrays.images, run.device)["dev_loss"],
-        "test": ", ".join(test),
-    }  # fmt: skip

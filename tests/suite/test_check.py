@@ -199,6 +199,21 @@ def test_tables(tmp_path, monkeypatch, name, file, rows, said):
     assert bool(report.counts) == bool(rows and len(rows) > 2)
 
 
+def test_cite_plus_beside_cite(tmp_path, monkeypatch):
+    monkeypatch.setattr(cite, "ROWS", 1)
+    monkeypatch.setattr(cite, "PLUS", {"train": 2, "test": 1})
+    (tmp_path / "data.csv").write_text(f"{CITE}\n{STEP}\n")
+    header, row = ",".join(cite.PLUS_COLUMNS), f"1.png,Heat the oven.,{','.join(['True'] * 7)}"
+    for split, lines in {"train": [row, row], "test": [row]}.items():
+        (tmp_path / f"q2-8_{split}_dis_11-08.csv").write_text("\n".join([header, *lines, ""]))
+    report = check("cite", tmp_path)
+    says(report)
+    assert report.counts[1:] == ["2 train pairs of CITE++", "1 test pairs of CITE++"]
+    (tmp_path / "q2-8_train_dis_11-08.csv").write_text(f"{header}\n{row.replace('True', '1')}\n")
+    (tmp_path / "q2-8_test_dis_11-08.csv").unlink()
+    says(check("cite", tmp_path), "line 2: q2_resp is '1'", "test_dis_11-08.csv: is missing")
+
+
 def test_karpathy(tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "KARPATHY_SPLITS", {"coco": {"train": 2, "test": 1}})
     sentences = [{"raw": "A dog ."}] * 5

@@ -166,7 +166,7 @@ def test_parts_that_people_write_must_all_be_there(tmp_path, monkeypatch):
     monkeypatch.setattr(studies, "PACKAGE", tmp_path)
     (tmp_path / "papers" / "x").mkdir(parents=True)
     (tmp_path / "papers" / "x" / "study.md").write_text("## Limits\n\ntext\n")
-    with pytest.raises(DataError, match="its sections are not What was studied, Protocol"):
+    with pytest.raises(DataError, match="its sections are not What was studied, The paper"):
         studies.written_parts("x")
 
 

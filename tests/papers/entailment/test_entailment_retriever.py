@@ -169,6 +169,13 @@ def test_weak_sets_are_what_they_are_called():
     assert (TRAIN.image_of[sets["random"].caption] != sets["random"].image).all()
 
 
+@pytest.mark.parametrize("many", [1, 7, 24])
+def test_candidates_are_the_same_whatever_is_in_memory_at_once(monkeypatch, many):
+    whole = retriever.proposed(ARRAYS)
+    monkeypatch.setattr(retriever, "MANY", many)
+    assert np.array_equal(retriever.proposed(ARRAYS), whole)
+
+
 def test_mining_is_counted_image_by_image():
     row = Job("entailment", "world", "world", {"system": "Mining"}, 0, asdict(tiny.BUDGET))
     values = retriever.mine(row, ARRAYS).values["mined"]

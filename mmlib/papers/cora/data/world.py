@@ -1,10 +1,10 @@
 """Tier world: drawn pictures whose scenes, and so the gold graphs and the truth, are known."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import permutations
+from itertools import chain, permutations
 from typing import Any, TypeVar
 
 import numpy as np
@@ -52,10 +52,12 @@ def truth(images: CaptionedImages) -> dict[str, np.ndarray]:
     if not isinstance(images, WorldImages):
         return {}
     graphs = [caption.graph for group in images.gold for caption in group]
-    bags = [_facts_of_caption(graph) for graph in graphs]
-    words = np.array(
-        [[bag <= facts for bag in bags] for facts in map(_facts_of_scene, images.scenes)]
+    bags = [_facts(_bag_of_caption(graph), graph) for graph in graphs]
+    shown = (
+        _facts([*_facts_of_things(scene), [relation for _, relation, _ in scene.relations]], scene)
+        for scene in images.scenes
     )
+    words = np.array([[bag <= facts for bag in bags] for facts in shown])
     entities, graph = words.copy(), words.copy()
     for i, j in np.argwhere(words):
         alone = replace(graphs[j], edges=())
@@ -121,10 +123,9 @@ def oracle_scores(holds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return scores
 
 
-def _facts_of_scene(scene: Scene) -> frozenset[object]:
-    facts: set[object] = {("setting", scene.setting), ("style", scene.style)}
-    facts |= {relation for _, relation, _ in scene.relations}
-    return frozenset(facts.union(*_facts_of_things(scene)))
+def _facts(of_things: Iterable[Iterable], whole: Scene | CaptionGraph) -> frozenset[object]:
+    outside = {(name, getattr(whole, name)) for name in ("setting", "style")}
+    return frozenset(chain(*of_things)) | {fact for fact in outside if fact[1]}
 
 
 @lru_cache(4 * FAMILY)
@@ -142,9 +143,3 @@ def _bag_of_caption(graph: CaptionGraph) -> Bag:
     names = [("is", node.concept) for node in graph.nodes]
     attributes = [fact for node in graph.nodes for fact in node.facts]
     return names, attributes, [edge.relation for edge in graph.edges]
-
-
-def _facts_of_caption(graph: CaptionGraph) -> frozenset[object]:
-    facts: set[object] = {fact for facts in _bag_of_caption(graph) for fact in facts}
-    outside = {"setting": graph.setting, "style": graph.style}
-    return frozenset(facts | {(name, value) for name, value in outside.items() if value})

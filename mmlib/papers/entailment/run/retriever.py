@@ -30,6 +30,7 @@ from mmlib.papers.entailment.run.systems import MINING, Budget, Family, Variant,
 
 DRAWN = ("to_image", "to_text", "log_scale", "matched")  # what stage A draws anew
 TOP = 30  # candidates of each image
+MANY = 5000  # images whose similarities with all captions are in memory at once
 GRADED = 100  # test images whose best texts the judge looks at
 SEVERAL = 2  # captions of each image on either end of the density dial
 
@@ -125,8 +126,12 @@ def proposed(arrays: Arrays) -> np.ndarray:
     Judges are calibrated on what it proposes, and the paper's annotators saw what a finished
     retriever proposes, too.
     """
-    split = arrays.splits["train"]
-    return candidates(arrays.frozen.similarities(split.rows, split.texts), split.image_of, TOP)
+    split, pairs = arrays.splits["train"], []
+    for first in range(0, len(split), MANY):
+        similarity = arrays.frozen.similarities(split.rows[first : first + MANY], split.texts)
+        some = candidates(similarity, split.image_of - first, TOP)
+        pairs.append(some + np.array([first, 0]))
+    return np.concatenate(pairs)
 
 
 def miner_of(job: Job, arrays: Arrays, run: Run = Run()) -> Callable[[str, np.ndarray], np.ndarray]:
