@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
 from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
 from mmlib.core.jobs import NO_SEED, Answer, History, Job, Run, Stage
+from mmlib.core.parallel import ahead
 from mmlib.core.paths import table_beside
 from mmlib.features import backbones
 from mmlib.papers.coherence import baselines, method
@@ -174,7 +175,8 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Model, History]:
     def batches(epoch: int) -> Iterator[Batch]:
         order = np.random.default_rng([job.seed, epoch]).permutation(len(train))
         chosen = collections.row_batches(order, settings.batch)
-        return (train.batch(rows, run.device, augment=True) for rows in chosen)
+        made = (train.batch(rows, run.device, augment=True) for rows in chosen)
+        return made if isinstance(train.images, np.ndarray) else ahead(made)  # decodes pictures
 
     def evaluate() -> dict[str, float]:
         ranks = method.full_ranks(encode(model, dev, run.device).theta)

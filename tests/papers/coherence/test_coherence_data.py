@@ -290,6 +290,7 @@ def test_a_system_is_trained_on_pictures_from_end_to_end(clue_folder, monkeypatc
     for one in (CMCA, CMCM):
         job = Job("coherence", "paper", "clue", asdict(one), 0, asdict(SMALL))
         answer = run.train_and_score(job, arrays)
+        assert run.train_and_score(job, arrays).history == answer.history  # also of random crops
         assert len(answer.values["test"]["rank"]) == 18
         assert "rank, true relations" not in answer.values["test"]
         assert not torch.allclose(made[-1].weight.weight, start, atol=1e-6)  # it was trained
