@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .NOTPARALLEL:
 
 .PHONY: help setup cpu-pins run test lint style pages types unit regression lab format notebooks \
-  docs bench clean distclean
+  docs slides bench clean distclean
 
 help:
 	@echo 'make run         set up, execute the notebooks, print the summary (ARGS="00 --seeds 5")'
@@ -38,6 +38,7 @@ help:
 	@echo 'make notebooks   execute the notebooks in place, for a commit'
 	@echo 'make setup CPU=1 in a fresh clone: without CUDA, 4 GB less'
 	@echo 'make docs        build the site of notebooks, pages and API in build/docs'
+	@echo 'make slides      a deck of each notebook in build/slides'
 	@echo 'make bench       run the benchmarks'
 	@echo 'make clean       remove caches; make distclean: also .venv and runs'
 
@@ -131,7 +132,12 @@ $(SITE_READY): requirements-docs.txt
 docs: $(SITE_READY)
 	$(SITE)/sphinx-build -q -W --keep-going -c docs/site -d build/doctrees . build/docs
 	$(SITE)/python docs/site/links.py build/docs
-	@echo '== build/docs/index.html'
+	@echo '== build/docs/index.html; with excerpts in its search:'
+	@echo '   python3 -m http.server -d build/docs 8000, then http://localhost:8000'
+
+# reveal.js comes from the registry of npm, once, and is verified.
+slides: $(READY)
+	$(BIN)/python docs/site/slides.py build/slides
 
 bench: $(READY)
 	@for script in benchmarks/measure.py benchmarks/bench_*.py; do \

@@ -6,6 +6,7 @@ lie, and links between them hold as they are written. Notebooks are shown as com
 
 import html
 import json
+import re
 import shutil
 import sys
 import tomllib
@@ -15,6 +16,7 @@ from typing import Any
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
+from sphinx.search.en import SearchEnglish
 
 sys.path.insert(0, str(Path(__file__).parent))
 import sources
@@ -62,6 +64,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_last_updated_fmt = None
 html_math_renderer = "mathml"
+html_search_scorer = "scorer.js"
 html_theme_options = {
     "show_toc_level": 2,
     "max_navbar_depth": 1,
@@ -69,6 +72,12 @@ html_theme_options = {
     "use_fullscreen_button": False,
     "navbar_persistent": [],  # the search stands in the sidebar
 }
+
+
+class Search(SearchEnglish):
+    """The index of the search, in which "R@K" is one word, as in `scorer.js`."""
+
+    _word_re = re.compile(r"[\w@]+")
 
 
 def write_answers(app: Sphinx) -> None:
@@ -114,6 +123,7 @@ def write_front_page(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the events."""
+    app.add_search_language(Search)
     app.connect("builder-inited", write_answers)
     app.connect("source-read", read_source)
     app.connect("autodoc-process-docstring", read_docstring)

@@ -26,6 +26,7 @@ CONTENTS: dict[str, list[str]] = {
         "docs/compare",
         "docs/course",
         "docs/lecturers",
+        "docs/lessons",
         "docs/recipes",
         "docs/report",
         "docs/data",

@@ -34,8 +34,6 @@ from mmlib.suite.runner import TIME_LIMITS
 TEMPLATES = Path(__file__).with_name("report_site")
 GENERATOR = "<!-- mmlib report -->"  # a report is known by it
 HEADING = re.compile(r"^#+ +(.+)", re.MULTILINE)
-# "paper", "paper's ±", "CMCM, paper": a column of printed figures. "T 0.1 (paper)" is a setting.
-PRINTED_COLUMN = re.compile(r"<th[^>]*>\s*(?:[^<]*, )?paper(?:(?:'|&#x27;|&#39;)s\b[^<]*)?\s*</th>")
 # No script runs and nothing is loaded from elsewhere, whatever a page holds.
 POLICY = (
     "default-src 'none'; img-src 'self' file: data:; style-src 'unsafe-inline'; font-src data:; "
@@ -113,8 +111,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def _notebook(folder: Path, entry: dict[str, Any]) -> dict[str, Any]:
     """What a run left of one notebook; entry: of summary.json.
 
-    paper_tables: ids of the cells that show a paper's figures beside ours -> the section they are
-    in. sources: "this run" and the tiers on record -> the records of its claims by id.
+    sources: "this run" and the tiers on record -> the records of its claims by id.
     """
     path, results = folder / entry["executed"], folder / entry["out"]
     figures = listed(results / "figures", "*.png")
@@ -130,14 +127,10 @@ def _notebook(folder: Path, entry: dict[str, Any]) -> dict[str, Any]:
     stem = entry["notebook"]
     heading = next(filter(None, (HEADING.search(cell.source) for cell in cells)), None)
     section = title = re.sub(r"[*`]", "", heading[1]) if heading else stem.replace("_", " ")
-    tables = {}
     for cell in cells:
         if cell.cell_type == "markdown":
             section = [section, *HEADING.findall(cell.source)][-1]
         cell.metadata["section"] = section  # a picture is described by the heading above it
-        shown = [str(o.get("data", {}).get("text/html")) for o in cell.get("outputs", [])]
-        if any(PRINTED_COLUMN.search(t) and ">verdict<" not in t for t in shown):
-            tables[cell.id] = section
     sources = {"this run": {claim["id"]: claim for claim in entry["claims"]}}
     for tier in TIME_LIMITS:
         with suppress(DataError):  # no evidence, or other code has made it
@@ -145,7 +138,7 @@ def _notebook(folder: Path, entry: dict[str, Any]) -> dict[str, Any]:
             sources[f"recorded, {tier}"] = {claim["id"]: claim for claim in records}
     return {
         "stem": stem, "title": title, "entry": entry, "cells": cells, "figures": figures,
-        "results": files, "paper_tables": tables, "sources": sources,
+        "results": files, "sources": sources,
     }  # fmt: skip
 
 
@@ -183,6 +176,9 @@ def _page(
             link = re.sub(r"[\x00-\x20]", "", value) if isinstance(value, str) else ""
             if name.lower().startswith("on") or RUNS.match(link):
                 del tag[name]
+    for table in soup.select("table.dataframe"):  # one of words is aligned left
+        if any(cell.text.strip()[:1].isalpha() for cell in table.select("td")):
+            table["class"].append("text")
     policy = {"http-equiv": "Content-Security-Policy", "content": POLICY}
     assert soup.head is not None  # each of `TEMPLATES` has one
     soup.head.insert(0, soup.new_tag("meta", attrs=policy))  # before all that it is about

@@ -221,7 +221,6 @@ def test_course_refuses_in_one_line(lessons, tmp_path, capsys):
         (("grade", lessons, "--out", tmp_path / "new", "--timeout", "0"), "are numbers above 0"),
         (("grade", tmp_path / "none", "--out", tmp_path / "marks.csv"), "no notebook in"),
         (("answers", tmp_path / "new", "--pack"), "--pack is for course student"),
-        (("export", tmp_path / "new"), "course export needs --nbgrader"),
         (("teacher", tmp_path / "new"), "No such command 'teacher'"),
     ):
         assert course(lessons, *options) == 2

@@ -266,7 +266,7 @@ def test_what_cannot_be_written_or_read_leaves_all_as_it_is(notebook, tmp_path):
     nbformat.write(short, bad / "04_short.ipynb")
     for name, said in {
         "01_text": "is not a valid notebook", "02_invalid": "is not a valid notebook",
-        "03_missing": "is not a valid notebook", "04_short": ": from cell 15 on: exercise",
+        "03_missing": "is not a valid notebook", "04_short": ": cell 15: exercise",
     }.items():  # fmt: skip
         with pytest.raises(CourseError, match=rf"{name}\.ipynb ?{said}"):
             versions.write("answers", tmp_path / "new", [notebook, bad / f"{name}.ipynb"])
@@ -294,14 +294,31 @@ def test_answers_that_are_not_those_of_the_exercises_are_refused(notebook, answe
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_each_committed_exercise_has_a_worked_answer_and_its_explanation(path):
-    tasks = read_teacher(path).exercises
-    assert [task.number for task in tasks] == [1, 2, 3, 4, 5]
-    for task in tasks:
+def test_what_a_committed_notebook_has_for_teachers(path):
+    public, mine, again = (read_teacher(path, seed) for seed in (None, 7, 7))
+    assert [task.number for task in public.exercises] == [1, 2, 3, 4, 5]
+    for task in public.exercises:
         assert task.answer not in ("", task.blank.source)
         assert len(task.explanation) > 100
-    plan = (ROOT / "docs" / "course.md").read_text(encoding="utf-8").partition("## A plan")[2]
-    assert re.search(rf"^\| {path.stem[:2]} .* \| 5 \|$", plan, re.MULTILINE)
+    assert again == mine  # a seed changes one exercise, alike in check and answer
+    pairs = zip(public.exercises, mine.exercises, strict=True)
+    assert sum(old != new for old, new in pairs) == 1
+    assert public.notebook != mine.notebook
+    for name in ("docs/lessons.md", "notebooks/answers/teacher.md"):
+        text = (ROOT / name).read_text("utf-8").split(f"\n## {path.stem[:2]} · ")[1]
+        lesson = text.partition("\n## ")[0]
+        if rows := re.findall(r"^\| (\d+)–(\d+) \| ([^|]+) \|", lesson, re.MULTILINE):
+            starts, ends, sections = zip(*rows, strict=True)
+            assert (starts, ends[-1]) == (("0", *ends[:-1]), "90")
+            headings = "".join(cell.source for cell in public.notebook.cells)
+            assert all(f"## {n}. " in headings for n in re.findall(r"\d+", "|".join(sections)))
+
+
+def test_the_check_of_ones_own_numbers_takes_their_answer_alone():
+    public, mine = (read_teacher(NOTEBOOKS[0], seed).exercises[1] for seed in (None, 7))
+    exec(f"{mine.answer}\n{mine.check.source}", {"np": np, "course": course})
+    with pytest.raises(WrongAnswer):
+        exec(f"{public.answer}\n{mine.check.source}", {"np": np, "course": course})
 
 
 def test_form_of_exercises():
@@ -310,14 +327,14 @@ def test_form_of_exercises():
     assert course.form_faults(good) == []
     assert course.form_faults([*prose, *good[:3], *prose, *good[3:], *prose]) == []
     assert course.form_faults(prose) == []
-    form = f"; an exercise is {', '.join(course.FORM)}"
-    assert course.form_faults(good[1:3]) == [f"from cell 1 on: blank (code), check (code){form}"]
+    form = f"; an exercise is {', '.join(course.FORM)}, in a row"
+    alone = [f"cell 1: blank (code){form}", f"cell 2: check (code){form}"]
+    assert course.form_faults(good[1:3]) == alone
     between = course.form_faults([*good[:3], *prose, *good[3:5], prose[0], *good[5:]])
-    assert between == [
-        f"from cell 6 on: exercise (markdown), blank (code), no tag, check (code){form}"
-    ]
+    parts = zip((6, 7, 9), course.FORM, strict=True)
+    assert between == [f"cell {number}: {part}{form}" for number, part in parts]
     after = course.form_faults([*good[:3], *prose, good[2], *prose])
-    assert after == [f"from cell 6 on: check (code){form}"]
+    assert after == [f"cell 6: check (code){form}"]
 
 
 # The copies, executed

@@ -134,7 +134,7 @@ def test_principal_components_are_fitted_on_the_training_images(data, mmlib_data
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        ("check flickr9k", 2, "no data set 'flickr9k' (choose from flickr8k, clue,"),
+        ("check flickr9k", 1, "no data set 'flickr9k' (choose from flickr8k, clue,"),
         ("features empty", 1, "no images"),
         ("features none", 1, "neither flickr8k, flickr30k, mscoco nor a folder of images"),
         ("features flickr8k --weights random --device cuda:99", 1, "no device 'cuda:99': PyTorch"),

@@ -239,12 +239,11 @@ def test_overview(site):
     assert counts in words(soup.main)
     found = rows(soup.main.table)
     assert found[0] == [
-        "01 · Links & more", "done in 3:07", counts, "1/2 within tolerance", "2. Tables",
+        "01 · Links & more", "done in 3:07", counts, "1/2 within tolerance",
         "results.json results.csv claims.json checks.json",
     ]  # fmt: skip
     assert found[1][:2] == ["02 · Later", "failed in 3:07"]
     assert found[2][:2] == ["03 gone", "failed in 3:07"]
-    assert soup.find("a", string="2. Tables")["href"] == "01_links.html#cell-id=beside"
     assert [i["alt"] for i in soup.find_all("img")] == ["graph", "of <nobody>"]
     assert '"seeds": 5' in words(soup.main)
     assert (site / "01_links/results.csv").read_text() == "system,value\nAP,93.0\n"
@@ -326,14 +325,6 @@ def test_no_equation_of_a_notebook_loses_a_sign(path):
         for sign in re.findall(r"[A-Za-z0-9]", COMMANDS.sub("", inline or block)):
             assert sign in found, (inline or block, made)
             found.remove(sign)
-
-
-@pytest.mark.parametrize(
-    ("head", "known"),
-    [("paper", 1), ("paper's ±", 1), ("CMCM, paper", 1), ("T 0.1 (paper)", 0), ("papers read", 0)],
-)
-def test_what_is_a_papers_table(head, known):
-    assert bool(report.PRINTED_COLUMN.search(f"<tr><th></th><th>{head}</th></tr>")) == known
 
 
 # --- Another's run --------------------------------------------------------------------------------

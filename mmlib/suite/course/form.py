@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import yaml
+
 from mmlib.core.paths import notebooks_dir
 from mmlib.suite.course.checks import CourseError
 
@@ -73,33 +76,28 @@ def exercises(cells: Sequence[Any]) -> list[Exercise]:
 def form_faults(cells: Sequence[Any]) -> list[str]:
     """What is no whole exercise, or has cells out of order: a line each, none when all is well."""
     names = list(map(role, cells))
-    letters = "".join(
-        {"": "-", **dict(zip(FORM, "ebc", strict=True))}.get(name, "x") for name in names
-    )
-    rest = letters.replace("ebc", "   ")
-    return [
-        f"from cell {found.start() + 1} on: "
-        f"{', '.join(name or 'no tag' for name in names[slice(*found.span())])}; "
-        f"an exercise is {', '.join(FORM)}"
-        for found in re.finditer("[ebcx]([ebcx-]*[ebcx])?", rest)
-    ]
+    starts = [n for n in range(len(names)) if tuple(names[n : n + 3]) == FORM]
+    whole = {n + place for n in starts for place in range(3)}
+    form = f"an exercise is {', '.join(FORM)}, in a row"
+    return [f"cell {n + 1}: {a}; {form}" for n, a in enumerate(names) if a and n not in whole]
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A notebook as its author wrote it: its file, that of its answers, its cells and exercises."""
+    """A notebook as its author wrote it: its file, that of its answers, what it is, exercises."""
 
     path: Path
     answers: Path
-    cells: list[Any]
+    notebook: Any
     exercises: list[Exercise]
 
 
-def read_teacher(path: Path) -> Teacher:
+def read_teacher(path: Path, seed: int | None = None) -> Teacher:
     """A notebook of the repository, with its worked answers.
 
-    Those of `04_document_links.ipynb` are in `answers/04.py` beside it. Raises CourseError where
-    one cannot be read or has an incomplete exercise.
+    Those of `04_document_links.ipynb` are in `answers/04.py` beside it. seed: draws what one
+    exercise asks about, as `answers/private.yaml` says. Raises CourseError where one cannot be read
+    or has an incomplete exercise.
     """
     import nbformat  # late: it takes a second, and a notebook's checks do without
 
@@ -125,7 +123,18 @@ def read_teacher(path: Path) -> Teacher:
     if numbers != [*answers] or len(numbers) < len(found):
         raise CourseError(f"{beside} answers the exercises {[*answers]}, not those of {path.name}")
     answered = [replace(one, **answers[one.number]) for one in found]
-    return Teacher(path, beside, notebook.cells, answered)
+    private = beside.with_name("private.yaml").read_text("utf-8") if seed is not None else "{}"
+    for number, draws in yaml.safe_load(private).get(path.stem[:2], {}).items():
+        rng, index = np.random.default_rng([seed, number]), numbers.index(number)
+        task, answer = answered[index], {"source": answered[index].answer}
+        drawn = {text: str(rng.choice(texts)) for text, texts in draws.items()}
+        words = "|".join(rf"(?<![\w.]){re.escape(text)}(?!\w|\.\d)" for text in drawn)
+        before = notebook.cells[notebook.cells.index(found[0].question) - 1]
+        for cell in (before, task.question, task.blank, task.check, answer):
+            cell["source"] = re.sub(words, lambda text, drawn=drawn: drawn[text[0]], cell["source"])
+        published = f"As published: {task.explanation}"
+        answered[index] = replace(task, answer=answer["source"], explanation=published)
+    return Teacher(path, beside, notebook, answered)
 
 
 def _answers(path: Path) -> dict[int, dict[str, Any]]:

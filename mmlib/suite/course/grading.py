@@ -53,7 +53,7 @@ class Kernel:
     """
 
     def __init__(self, teacher: Teacher, memory: int = 2**31) -> None:
-        name, code = teacher.path.name, enumerate(teacher.cells, 1)
+        name, code = teacher.path.name, enumerate(teacher.notebook.cells, 1)
         cells = [
             (n, cell.source) for n, cell in code if cell.cell_type == "code" and not role(cell)
         ]
@@ -136,23 +136,24 @@ def mistakes(notebook: Path) -> str:
 
 def grade(
     folder: Path, notebooks: Sequence[Path], out: Path,
-    jobs: int = 1, seconds: float = 60.0, memory: float = 2**31,
+    jobs: int = 1, seconds: float = 60.0, memory: float = 2**31, seed: int | None = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Grade all notebooks in a folder, or one file, into a CSV file of marks, a row an exercise.
 
     result: right, wrong, blank or error; the reason says why. A file that cannot be graded is a
     row, too. Rows of an earlier call are kept where hand-in, notebooks, limits and grader are the
     same. Beside `out`, `…_totals.csv` has a row a student. jobs: hand-ins that run at a time.
-    seconds, memory: of an answer, and bytes beyond the notebook's own.
+    seconds, memory: of an answer, and bytes beyond the notebook's own. seed: of students' copies.
     Returns the totals. Raises CourseError where there is nothing to grade, a limit allows nothing,
     a notebook fails, or `out` is another file.
     """
     if not (0 < seconds < math.inf and 0 < memory < math.inf):
         raise CourseError("the limits of an answer, seconds and memory, are numbers above 0")
-    teachers = [read_teacher(path) for path in notebooks]
+    teachers = [read_teacher(path, seed) for path in notebooks]
     code = [*notebooks, *(teacher.answers for teacher in teachers)]
     code += sorted(Path(__file__).parent.glob("*.py"))
-    setting = f"{seconds} {memory}" + "".join(file_hash(path) for path in code if path.is_file())
+    code += [teacher.answers.with_name("private.yaml") for teacher in teachers[:1]]
+    setting = f"{seconds} {memory} {seed}" + "".join(map(file_hash, filter(Path.is_file, code)))
     totals = out.with_name(f"{out.stem}_totals.csv")
     files = hand_ins(folder, (out, totals))
     if not files:

@@ -9,7 +9,7 @@ from typing import Literal
 import nbformat
 from nbformat.v4 import new_markdown_cell
 
-from mmlib.core.paths import PACKAGE, write_atomic
+from mmlib.core.paths import PACKAGE, notebooks_dir, write_atomic
 from mmlib.suite.course.checks import CourseError
 from mmlib.suite.course.form import Teacher, read_teacher
 
@@ -28,27 +28,30 @@ README = b"""\
 
 
 def write(
-    version: Version, out: Path, notebooks: Sequence[Path], pack: bool = False
-) -> tuple[list[Path], list[Path]]:
+    version: Version, out: Path, notebooks: Sequence[Path],
+    pack: bool = False, seed: int | None = None,
+) -> tuple[list[Path], list[Path]]:  # fmt: skip
     """Copy notebooks into a folder.
 
     Students get them as they are; with the answers, these stand in the place of the blanks. For
     nbgrader, each notebook is an assignment in `source`. A link to a page of the repository becomes
     plain text. pack: also the package, its evidence and what installs them; notebooks go to
-    `notebooks`. A notebook that is there and differs, such as one with a student's work, stays as
-    it is.
+    `notebooks`. seed: as of `read_teacher`. A notebook that is there and differs, such as one with
+    a student's work, stays as it is.
     Returns the notebooks written, and those that stay. Raises CourseError where a notebook cannot
     be read or has an incomplete exercise, or `out` is no folder or holds something else than a
     pack; nothing is written then.
     """
     folder = {"nbgrader": "source/{0}/"}.get(version, "notebooks/" if pack else "")
-    teachers = {out / f"{folder}{p.name}".format(p.stem): read_teacher(p) for p in notebooks}
+    teachers = {out / f"{folder}{p.name}".format(p.stem): read_teacher(p, seed) for p in notebooks}
     if out.exists() and not (out.is_dir() and (not pack or (out / "mmlib").is_dir())):
         raise CourseError(f"{out} is something else; name a new folder, or one of an earlier call")
     copies = {path: _copy(teacher, version) for path, teacher in teachers.items()}
     stay = [p for p, content in copies.items() if p.exists() and p.read_bytes() != content]
     copies = {path: content for path, content in copies.items() if path not in stay}
     others = {"nbgrader_config.py": STUB} if version == "nbgrader" else {}
+    if version == "answers":
+        others = {p.name: p.read_bytes() for p in notebooks_dir().glob("answers/*.md")}
     others |= _packed() if pack else {}
     for path, content in ({out / name: one for name, one in others.items()} | copies).items():
         write_atomic(path, partial(Path.write_bytes, data=content))
@@ -57,10 +60,9 @@ def write(
 
 def _copy(teacher: Teacher, version: Version) -> bytes:
     """A notebook's copy."""
-    notebook = nbformat.read(teacher.path, as_version=4)
-    cells = {cell.id: cell for cell in notebook.cells}
+    notebook = teacher.notebook
     for task in teacher.exercises if version != "student" else ():
-        question, blank, check = (cells[c.id] for c in (task.question, task.blank, task.check))
+        question, blank, check = task.question, task.blank, task.check
         for cell in (blank, check):
             cell.outputs, cell.execution_count = [], None
         if version == "answers":
