@@ -107,7 +107,7 @@ def test_a_name_that_means_another_data_set_is_refused(small, tmp_path, monkeypa
 
 def test_a_data_set_that_cannot_be_is_one_line(small, capsys):
     for words, said in (
-        (["paper", "--dataset", "none"], "Directory 'none' does not exist"),
+        (["paper", "--dataset", "none"], "dir 'none' does not exist"),
         (["world", "--dataset", "."], "a data set of your own is of the tier paper"),
     ):
         assert cli.main(["record", "03", "--tier", *words]) == 2
