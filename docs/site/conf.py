@@ -64,7 +64,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_last_updated_fmt = None
 html_math_renderer = "mathml"
-html_search_scorer = "scorer.js"
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_theme_options = {
     "show_toc_level": 2,
     "max_navbar_depth": 1,
