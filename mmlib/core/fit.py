@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -35,26 +35,11 @@ def warm_up_cosine(step: int, steps: int, warm_up: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, steps - warm_up)))
 
 
-class Step(Protocol):
-    """What a batch does to a model: forward, backward, update."""
-
-    def __call__(self, batch: Any) -> Mapping[str, Tensor]:
-        """Learn from a batch; its losses by name, to be averaged over the epoch."""
-
-    def end_epoch(self, figures: Mapping[str, float]) -> None:
-        """Is called with the figures of an epoch, after it."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """What a stopped training needs beside the model's weights."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
-
-
 @dataclass
 class Descent:
     """The usual step: one loss, one optimizer, one schedule of its learning rate.
 
+    `fit` takes whatever has these four methods, such as a step of two updates.
     loss: batch -> scalar. schedule: stepped with every batch; a plateau rule with every epoch's
     dev loss.
     """
@@ -91,7 +76,7 @@ class Descent:
 def fit(
     model: nn.Module,
     batches: Callable[[int], Iterable[Any]],
-    step: Step,
+    step: Any,
     evaluate: Callable[[], Mapping[str, float]],
     *,
     epochs: int,
@@ -145,7 +130,7 @@ def fit(
 
 
 def _resume(
-    path: Path, model: nn.Module, step: Step, device: str, keep: str
+    path: Path, model: nn.Module, step: Any, device: str, keep: str
 ) -> tuple[History, dict[str, Tensor]]:
     """Put a model and its step where a training was stopped; its history and best weights.
 

@@ -1,7 +1,7 @@
 """What the engine passes around: jobs, their answers, what they work on, and where they run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -77,13 +77,6 @@ class Run:
     checkpoint: Path | None = None
     folder: Path | None = None
     after_epoch: Callable[[History], object] = lambda history: None
-
-    def member(self, number: int) -> "Run":
-        """The same for a member of an ensemble; all but number 0 have a checkpoint of their own."""
-        if not (number and self.checkpoint):
-            return self
-        path = self.checkpoint
-        return replace(self, checkpoint=path.with_stem(f"{path.stem}-{number}"))
 
 
 JobFunction = Callable[[Job, Any, Run], Answer]

@@ -1,5 +1,6 @@
 """Figures in one style."""
 
+import inspect
 import textwrap
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
@@ -47,6 +48,34 @@ def write(figure: Figure, path: Path) -> None:
     if figure.get_layout_engine() is None:  # after savefig, matplotlib would bring its default back
         figure.set_layout_engine(PlaceHolderLayoutEngine(True, False))
     write_atomic(path, figure.savefig)
+
+
+def dial(draw: Callable[..., Figure], **choices: Any) -> Figure:
+    """Show and return the figure `draw()`; who opened the notebook also gets sliders that redraw.
+
+    choices: parameter of draw -> the values that its slider offers, or label -> value, among them
+    its default. Papermill, nbconvert and nbval run cells without input, and get the figure alone.
+    """
+    from IPython import display, get_ipython
+
+    figure, shown = draw(), display.DisplayHandle()
+    request = getattr(get_ipython(), "get_parent", dict)()  # the message that runs this cell
+    if request.get("content", {}).get("allow_stdin"):
+        from ipywidgets import SelectionSlider, VBox, interactive_output
+
+        def redraw(**values: Any) -> None:
+            shown.update(redrawn := draw(**values))
+            plt.close(redrawn)
+
+        start, look = inspect.signature(draw).parameters, {"continuous_update": False}
+        sliders = {
+            name: SelectionSlider(options=of, value=start[name].default, description=name, **look)
+            for name, of in choices.items()
+        }
+        display.display(VBox([*sliders.values(), interactive_output(redraw, sliders)]))
+    shown.display(figure)
+    plt.close(figure)  # else it is shown again at the cell's end
+    return figure
 
 
 def show_pictures(
@@ -98,23 +127,17 @@ def diagram(
 
 
 def training_curves(
-    histories: Mapping[str, Sequence[Mapping[str, float]]],
-    dev: str,
-    label: str = "",
-    epochs: int = 0,
+    histories: Mapping[str, Sequence[Mapping[str, float]]], dev: str, label: str = ""
 ) -> Figure:
     """Training loss, and a figure on dev, of each epoch so far. name -> history.
 
-    dev: its key in a history, label: how its axis is named; epochs: how many there will be.
+    dev: its key in a history, label: how its axis is named.
     """
     named = {"training loss": "train_loss", label or dev.replace("_", " "): dev}
-    figure = curves({
+    return curves({
         words: {name: [h[key] for h in history] for name, history in histories.items()}
         for words, key in named.items()
     })  # fmt: skip
-    for axis in figure.axes if epochs else ():
-        axis.set_xlim(0.5, epochs + 0.5)
-    return figure
 
 
 # --- Evidence ------------------------------------------------------------------------------------

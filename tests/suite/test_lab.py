@@ -22,8 +22,17 @@ IDLE = 'window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?
 DONE = f"""() => {IDLE} &&
     ![...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].some(
         prompt => prompt.textContent.includes("*"))"""
+DIALLED = "document.querySelector('.jp-CodeCell:has(.widget-slider) img').src"
+# The cells that the first dial of each notebook needs.
+NEEDED = {
+    "00": "opening",
+    "01": "opening c01 c03 see-3 see-5 c45",
+    "02": "opening c001 result c003 see-3 c005 c023 mined",
+    "03": "opening cell-002 cell-004 setup see-2 see-4 retell family",
+    "04": "opening cell-002 cell-004 setup see-4 diagram dc matching choices choices-dial",
+}
 SEEN = """() => ({
-    heading: document.querySelector(".jp-RenderedMarkdown h1").textContent.replace("¶", ""),
+    heading: document.querySelector(".jp-RenderedMarkdown h1")?.textContent.replace("¶", ""),
     unrun: [...document.querySelectorAll(".jp-CodeCell")].filter(
         cell => cell.querySelector(".cm-content")?.textContent.trim() &&
             !/\\d/.test(cell.querySelector(".jp-InputPrompt").textContent)).length,
@@ -43,7 +52,8 @@ class Lab:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.token, self.address = secrets.token_hex(16), f"http://127.0.0.1:{port}"
-        versions.write("student", home / "notebooks", NOTEBOOKS)
+        self.notebooks = home / "notebooks"
+        versions.write("student", self.notebooks, NOTEBOOKS)
         names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
         own = {name: str(home / name.lower()) for name in names}
         quiet = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
@@ -57,7 +67,7 @@ class Lab:
             path.with_suffix(".jupyterlab-settings").write_text(json.dumps(content))
         command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1"]
         command += [f"--port={port}", "--ServerApp.port_retries=0", "--expose-app-in-browser"]
-        command += [f"--ServerApp.root_dir={home / 'notebooks'}", "--allow-root"]
+        command += [f"--ServerApp.root_dir={self.notebooks}", "--allow-root"]
         environment = os.environ | own | {"HOME": str(home), "JUPYTER_TOKEN": self.token}
         self.process = subprocess.Popen(command, cwd=home, env=environment)
 
@@ -110,25 +120,59 @@ def test_root_can_open_the_lab(tmp_path, user, told):
     assert "--LabApp.default_url=/lab/tree/notebooks/00_" in done.stdout
 
 
+def opened(browser, lab, name, run):
+    """A page with a notebook in the lab, its cells run where asked."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(1000 * runner.TIME_LIMITS["world"])
+    page.goto(f"{lab.address}/lab/tree/{name}?reset&token={lab.token}")
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page.wait_for_function(f"() => {IDLE}")
+    if run:
+        page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
+        page.wait_for_timeout(3000)
+        page.wait_for_function(DONE, polling=1000)
+    return page
+
+
+def closed(page, lab, name):
+    """End a page and its kernel, of which a screenshot is kept where one is asked for."""
+    if shots := os.environ.get("MMLIB_SCREENSHOTS"):
+        page.screenshot(path=f"{shots}/{name}.png")
+    page.close()
+    lab.end_sessions()
+
+
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_in_the_browser(source, browser, lab):
     cells = nbformat.read(source, as_version=4).cells
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.set_default_timeout(1000 * runner.TIME_LIMITS["world"])
-    page.goto(f"{lab.address}/lab/tree/{source.name}?reset&token={lab.token}")
-    page.wait_for_selector(".jp-Notebook .jp-RenderedMarkdown h1")
-    page.wait_for_function(f"() => {IDLE}")
-    if source == NOTEBOOKS[0]:
-        page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
-        page.wait_for_timeout(3000)
-        page.wait_for_function(DONE, polling=1000)
+    page = opened(browser, lab, source.name, run=source == NOTEBOOKS[0])
     seen = page.evaluate(SEEN)
-    if shots := os.environ.get("MMLIB_SCREENSHOTS"):
-        page.screenshot(path=f"{shots}/{source.stem}.png")
-    page.close()
-    lab.end_sessions()
+    closed(page, lab, source.stem)
     assert seen["heading"] == cells[0].source.splitlines()[0].removeprefix("# ")
     assert seen["errors"] == []
     assert seen["unrun"] == 0
     assert seen["pictures"] == sum("image/png" in output.get("data", {}) for output in outputs) > 0
+
+
+@pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_slider_that_moves_redraws_its_picture(source, browser, lab):
+    notebook = nbformat.read(source, as_version=4)
+    notebook.cells = [cell for cell in notebook.cells if cell.id in NEEDED[source.stem[:2]].split()]
+    for cell in notebook.cells:
+        cell.outputs, cell.metadata = [], {}
+    nbformat.write(notebook, lab.notebooks / (name := f"dial-{source.name}"))
+    page = opened(browser, lab, name, run=True)
+    before = page.evaluate(DIALLED)
+    bar, handle = (page.locator(f".widget-slider .noUi-{part}").first.bounding_box()
+                   for part in ("base", "handle"))  # fmt: skip
+    y, x = (handle[start] + handle[size] / 2 for start, size in (("y", "height"), ("x", "width")))
+    middle = bar["x"] + bar["width"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(middle + (0.5 if x < middle else -0.5) * bar["width"], y, steps=5)
+    page.mouse.up()
+    page.wait_for_function(f"before => {DIALLED} !== before", arg=before, timeout=60_000)
+    errors = page.evaluate(SEEN)["errors"]
+    closed(page, lab, f"dial-{source.stem}")
+    assert errors == []

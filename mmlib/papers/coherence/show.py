@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
 
 from mmlib.core import plots
 from mmlib.core.effects import Effect
@@ -388,17 +389,31 @@ def spread(evidence: Evidence, dataset: str, most: int = 8) -> Figure:
     return figure
 
 
-def map_figure(evidence: Evidence) -> Figure:
-    """Gains over CMCA over both dials, a panel a way to use relations, on one scale of colours."""
-    gains = dials(evidence)
-    figure, axes = plt.subplots(1, len(gains), figsize=(4.4 * len(gains), 3.2), sharey=True)
+def map_figure(evidence: Evidence, signal: float = 1.0, telling: float = 0.5) -> Figure:
+    """Gains over CMCA over both dials, a panel a way to use relations, on one scale of colours.
+
+    The last panel has those at `signal` and `telling`, framed in the others, with intervals.
+    """
+    gains, at = dials(evidence), (signal, telling)
+    figure, axes = plt.subplots(2, 2, figsize=(10, 5.6))
     bound = max([0.05, *(abs(e.effect) for cells in gains.values() for e in cells.values())])
-    for axis, (title, cells) in zip(axes, gains.items(), strict=True):
-        image = _gain_map(axis, cells, bound)
+    *maps, apart = axes.flat
+    for k, (axis, (title, cells)) in enumerate(zip(maps, gains.items(), strict=True)):
+        _gain_map(axis, cells, bound)
         axis.set(xlabel="telling: what the text says", title=title)
-    axes[0].set(ylabel="signal: what the picture shows")
-    axes[0].invert_yaxis()
-    figure.colorbar(image, ax=axes, label=GAINED)
+        axis.invert_yaxis()
+        if at in cells:
+            y, x = (sorted({place[i] for place in cells}).index(at[i]) - 0.5 for i in (0, 1))
+            axis.add_patch(Rectangle((x, y), 1, 1, fill=False, edgecolor=plots.TRUE, linewidth=4))
+            span = {title: {k: plots.span(cells[at])}}
+            plots.spans(apart, span, plots.COLOURS[k:], numbers="+.2f")
+    for axis in maps[::2]:
+        axis.set_ylabel("signal: what the picture shows")
+    plots.chance_line(apart, 0, upright=True)
+    plots.name_rows(apart, ["CMCM", "told\nby words", "true\nrelations"])
+    apart.set(title=f"signal {signal:g}, telling {telling:g}", xlim=(-0.3, 1.3 * bound),
+              xlabel=f"{GAINED}, 95 % interval")  # fmt: skip
+    figure.supxlabel(f"Squares: {GAINED} ± half of the 95 % interval", fontsize=9)
     return figure
 
 

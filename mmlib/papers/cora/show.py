@@ -20,7 +20,7 @@ from mmlib.core.ranking import KS
 from mmlib.core.records import CaptionedImages
 from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_tables, table
 from mmlib.papers.cora.claims import captions_and_images
-from mmlib.papers.cora.data.controlled import CAPTIONS, RECORDED, ControlledImages
+from mmlib.papers.cora.data.controlled import RECORDED, ControlledImages
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.systems import COMPARED, ORDER, WITH_BERT, Settings, original
@@ -286,7 +286,9 @@ def training(name: str, settings: Settings, history: Sequence[Mapping[str, float
 
     A line marks where L_HARD turns from averaged to hardest negatives, and so has another scale.
     """
-    figure = plots.training_curves({name: history}, *ON_DEV, settings.epochs)
+    figure = plots.training_curves({name: history}, *ON_DEV)
+    for axis in figure.axes:
+        axis.set_xlim(0.5, settings.epochs + 0.5)
     figure.suptitle(f"{name}: epoch {len(history)} of {settings.epochs}", fontsize=10)
     if settings.mean_negatives:
         turn = ceil(settings.mean_negatives * settings.epochs) + 0.5
@@ -306,33 +308,28 @@ def show_training(name: str, settings: Settings, history: Sequence[Mapping[str, 
 
 
 def controlled_family(
-    images: ControlledImages, caption: int, scores: Mapping[str, np.ndarray]
+    images: ControlledImages, image: int, scores: Mapping[str, np.ndarray]
 ) -> Figure:
-    """What each picture of a caption's family shows, and below it models' scores, the best bold.
+    """What each picture of an image's family shows, and below it models' scores, the best bold.
 
-    caption: its row; scores: model -> (images, captions). The picture that it is about is framed.
+    image: its row, which is framed; scores: model -> (images,), those of a caption.
     """
-    image = caption // CAPTIONS
     rows = range(image // FAMILY * FAMILY, (image // FAMILY + 1) * FAMILY)
     figure, axes = plt.subplots(1, FAMILY, figsize=(9, 1.6 + 0.22 * len(scores)))
     kinds = sorted(fact[1] for fact in images.facts[image] if len(fact) == 2)
-    for number, (axis, row) in enumerate(zip(axes, rows, strict=True)):
+    for axis, row in zip(axes, rows, strict=True):
         colour_of = {fact[1]: fact[0] for fact in images.facts[row] if len(fact) == 2}
         for y, kind in enumerate(kinds):
             colour = "gold" if colour_of[kind] == "golden" else colour_of[kind]
             axis.scatter(0.08, -y, s=80, marker="s", color=colour, edgecolor="#555555")
             axis.text(0.2, -y, f"{colour_of[kind]} {kind}", va="center", fontsize=9)
         for y, (name, cosines) in enumerate(scores.items(), len(kinds) + 1):
-            weight = "bold" if cosines[rows, caption].argmax() == number else "normal"
-            axis.text(0, -y, f"{name}: {cosines[row, caption]:.2f}", va="center", fontsize=8,
-                      weight=weight)  # fmt: skip
+            weight = "bold" if cosines[row] == cosines[rows].max() else "normal"
+            axis.text(0, -y, f"{name}: {cosines[row]:.2f}", va="center", fontsize=8, weight=weight)
         axis.set(xlim=(-0.05, 1), ylim=(-len(kinds) - len(scores) - 0.5, 0.7), xticks=[], yticks=[])
         axis.spines[:].set(visible=True, color="#cccccc")
         if row == image:
             axis.spines[:].set(color=plots.TRUE, linewidth=3)
-    text = images.captions[image][caption % CAPTIONS]
-    title = f'Which picture is "{text}"?\nIt is framed; the choice of each model is bold.'
-    figure.suptitle(title, fontsize=10)
     return figure
 
 

@@ -1,5 +1,6 @@
 """What is shown of paper 02: its tables beside ours, and figures of data, models and evidence."""
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -409,18 +410,41 @@ def attended(attention: np.ndarray, words: Sequence[str]) -> Figure:
 # --- Figures of the data -------------------------------------------------------------------------
 
 
-def mined_pictures(study: Study, split: Split, pairs: np.ndarray, most: int = 10) -> Figure:
-    """Pictures with a caption that was mined for each; ✓ true, ✗ not, where that is known.
+def mined_pictures(
+    study: Study, split: Split, pairs: np.ndarray, odds: np.ndarray, threshold: float = 0
+) -> Figure:
+    """What is mined at a threshold of the odds, and in pictures the five pairs just above it.
 
-    pairs (n, 2): image and caption of the split; the first of each image is shown.
+    pairs (n, 2): image and caption of the split; odds (n,). Where the truth is known, precision and
+    recall of every threshold are drawn, and pairs have ✓ (true) or ✗.
     """
-    first = pairs[np.unique(pairs[:, 0], return_index=True)[1][:most]]
-    marks = [""] * len(first)
+    order, first = np.argsort(odds), int((odds < threshold).sum())
+    taken = np.arange(len(odds), 0, -1)  # by a threshold at each of the odds in order
+    shares, title = {"candidates mined": taken / len(odds)}, f"{len(odds) - first} pairs are mined"
     if split.fits is not None:
-        marks = ["✓ " if split.fits[image, caption] else "✗ " for image, caption in first]
-    titles = [mark + split.texts[row[1]] for mark, row in zip(marks, first, strict=True)]
-    opened = [study.open_image(int(split.rows[image])) for image in first[:, 0]]
-    return plots.show_pictures(opened, titles, columns=5, size=1.7)
+        true = split.fits[tuple(pairs[order].T)]
+        found = true[::-1].cumsum()[::-1]
+        shares |= {"precision": found / taken, "recall": found / true.sum()}
+        at = [f"{name} {100 * share[first:][:1].sum():.0f} %" for name, share in shares.items()]
+        title = ", ".join([title, *at[1:]])
+    figure = plt.figure(figsize=(9, 4.4))
+    above, below = np.ravel(figure.subfigures(2, 1))
+    axis, pictures = above.subplots(), below.subplots(1, 5)
+    for name, share in shares.items():
+        axis.plot(odds[order], 100 * share, label=name)
+    axis.axvline(threshold, color="#333333", linestyle="--", label="threshold")
+    axis.set(title=title, xlabel="log-odds that a pair is true, less the judge's threshold",
+             ylabel="%", ylim=(-3, 103))  # fmt: skip
+    axis.legend(fontsize=8)
+    for axis in pictures:
+        axis.axis("off")
+    for axis, (image, caption) in zip(pictures, pairs[order][first:], strict=False):
+        axis.imshow(study.open_image(int(split.rows[image])))
+        mark = "" if split.fits is None else "✓ " if split.fits[image, caption] else "✗ "
+        axis.set_title(
+            textwrap.fill(mark + split.texts[caption], 22), fontsize=8, y=-0.05, va="top"
+        )
+    return figure
 
 
 def masked_regions(

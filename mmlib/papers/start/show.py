@@ -24,12 +24,15 @@ SHOWN = 6  # pictures of a search
 
 
 @torch.no_grad()
-def match_tables(data: Captioned, models: Mapping[str, Search], pictures: int = 64) -> Figure:
+def match_tables(
+    data: Captioned, models: Mapping[str, Search], pictures: int = 64, scale: float = 0
+) -> Figure:
     """How models divide 100 % among the first pictures (rows), for a caption of each (columns).
 
     data: tensors on the CPU, as are the models; models: title of a panel -> model. The caption is
     the picture's longest, its own picture is on the diagonal, and a column is the softmax of the
-    caption's scaled cosines. Colours follow the square root, so that small shares can be seen.
+    caption's cosines, times `scale`, or where it is 0 the model's own. Colours follow the square
+    root, so that small shares can be seen.
     """
     figure, axes = plt.subplots(1, len(models), figsize=(9, 4.2), sharey=True, squeeze=False)
     lengths = np.where(data.image_of == np.arange(pictures)[:, None], data.lengths, 0)
@@ -37,10 +40,13 @@ def match_tables(data: Captioned, models: Mapping[str, Search], pictures: int = 
     for axis, (title, model) in zip(axes[0], models.items(), strict=True):
         _, seen = model.eval().image_states(data.features[:pictures])
         *_, read = model.text_states(data.ids[captions], data.lengths[captions])
-        shares = 100 * model.similarities(seen, read).softmax(dim=0)
+        scaled = scale * seen @ read.T if scale else model.similarities(seen, read)
+        shares = 100 * scaled.softmax(dim=0)
         look: dict[str, Any] = {"norm": PowerNorm(0.5, 0, 100), "interpolation": "nearest"}
         cells = axis.imshow(shares.numpy(), "Blues", **look)
-        axis.set(title=title, xlabel="caption")
+        title += f": {shares.diagonal().mean():.0f} % to the own picture"
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("caption")
         axis.grid(visible=False)
     axes[0, 0].set_ylabel("picture")
     figure.colorbar(cells, ax=axes[0], label="share that a caption gives a picture, %", shrink=0.8)

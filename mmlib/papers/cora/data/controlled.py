@@ -107,7 +107,7 @@ def load(dials: Dials) -> Captions:
                         pair = names[a : a + 2] if look % 2 == 0 else names[a : a + 2][::-1]
                         shown.append((pair[0], _WORDS["relations"][look // 2], pair[1]))
                 facts.append(frozenset(shown))
-                captions.append([_caption(shown, rng) for _ in range(CAPTIONS)])
+                captions.append([caption(shown, rng) for _ in range(CAPTIONS)])
         images[split] = ControlledImages(
             "controlled", split,
             ids=tuple(f"{split} {i}" for i in range(len(features))),
@@ -137,15 +137,15 @@ def _family(dials: Dials, unseen: bool, rng: Generator) -> tuple[np.ndarray, np.
     return kinds, np.stack([np.roll(colours, t) for t in range(FAMILY)])
 
 
-def _caption(shown: Sequence[Fact], rng: Generator) -> dict[str, Any]:
-    """A caption that tells the facts in random order, with its graph, in the authors' form."""
+def caption(shown: Sequence[Fact], rng: Generator) -> dict[str, Any]:
+    """A caption of facts in random order, with its graph in the authors' form; (kind,) is one."""
     facts = [shown[i] for i in rng.permutation(len(shown))]
     rng.random(len(facts))  # keeps the draws of recorded collections
     entities: list[dict[str, Any]] = []
     relations: list[list[Any]] = []
     sentences = []
     for fact in facts:
-        words, first, looks = fact, len(entities), [["", fact[0], []]]
+        words, first, looks = fact, len(entities), [["", look, []] for look in fact[:-1]]
         if len(fact) == 3:  # "a ball pushing a cup"
             words, looks = (*fact[:2], "a", fact[2]), []
             relations.append([first, first + 1, [fact[1]], ""])

@@ -166,7 +166,7 @@ class TwoRates:
 
 @dataclass
 class RevisedStep:
-    """A regular batch and, if there is one, the extra batch after it: a `core.fit.Step`.
+    """A regular batch and, if there is one, the extra batch after it: a step as `core.fit.Descent`.
 
     loss: of a batch. schedule: number of a step -> its share of the rate. count: of steps taken.
     """
