@@ -57,22 +57,23 @@ def dial(draw: Callable[..., Figure], **choices: Any) -> Figure:
     its default. Papermill, nbconvert and nbval run cells without input, and get the figure alone.
     """
     from IPython import display, get_ipython
+    from ipywidgets import SelectionSlider, VBox
 
     figure, shown = draw(), display.DisplayHandle()
-    request = getattr(get_ipython(), "get_parent", dict)()  # the message that runs this cell
-    if request.get("content", {}).get("allow_stdin"):
-        from ipywidgets import SelectionSlider, VBox, interactive_output
-
-        def redraw(**values: Any) -> None:
-            shown.update(redrawn := draw(**values))
-            plt.close(redrawn)
-
+    if getattr(get_ipython(), "get_parent", dict)().get("content", {}).get("allow_stdin"):
         start, look = inspect.signature(draw).parameters, {"continuous_update": False}
         sliders = {
             name: SelectionSlider(options=of, value=start[name].default, description=name, **look)
             for name, of in choices.items()
         }
-        display.display(VBox([*sliders.values(), interactive_output(redraw, sliders)]))
+
+        def redraw(_: Any) -> None:
+            shown.update(redrawn := draw(**{name: of.value for name, of in sliders.items()}))
+            plt.close(redrawn)
+
+        for slider in sliders.values():
+            slider.observe(redraw, "value")
+        display.display(VBox([*sliders.values()]))
     shown.display(figure)
     plt.close(figure)  # else it is shown again at the cell's end
     return figure

@@ -68,8 +68,7 @@ def spread(means: np.ndarray) -> float:
 
 def noise(differences: Sequence[float]) -> float:
     """How far two trainings of one seed on two machines may lie apart, from such differences."""
-    squares = np.square(differences)
-    return float(stats.t.ppf(QUANTILE, len(squares)) * np.sqrt(squares.mean()))
+    return float(stats.t.ppf(QUANTILE, len(differences)) * np.sqrt(np.mean(np.square(differences))))
 
 
 def is_same(recording: Mapping[str, Any], dataset: str, fingerprint: str | None) -> bool:

@@ -14,16 +14,6 @@ def test_save_leaves_a_picture_that_opens(tmp_path):
         assert min(picture.size) > 50
 
 
-def test_training_curves_have_loss_and_dev_figure():
-    history = [{"train_loss": 3 - k, "dev_AUC": 10.0 * k} for k in range(3)]
-    drawn = plots.training_curves({"a": history, "b": history[:1]}, "dev_AUC")
-    for axis, key in zip(drawn.axes, ("train_loss", "dev_AUC"), strict=True):
-        assert [line.get_ydata().tolist() for line in axis.lines] == [
-            [h[key] for h in history], [history[0][key]]
-        ]  # fmt: skip
-    assert [axis.get_ylabel() for axis in drawn.axes] == ["training loss", "dev AUC"]
-
-
 def test_spans_have_their_ends_their_colours_and_their_places():
     axis = plt.figure().subplots()
     series = {"a": {0: (2.0, 1.0, 4.0)}, "b": {0: (3.0, 3.0, 5.0), 1: (6.0, 5.0, 7.0)}}

@@ -8,40 +8,19 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from contextlib import contextmanager
 
 import nbformat
 import pytest
+import yaml
+from nbformat.v4 import new_code_cell
 from scripts import NOTEBOOKS, ROOT
 from tiny_jobs import wait_for
 
 from mmlib.suite import runner
 from mmlib.suite.course import versions
 
-# Running a cell before its notebook has a kernel does nothing and says nothing.
-IDLE = 'window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === "idle"'
-DONE = f"""() => {IDLE} &&
-    ![...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].some(
-        prompt => prompt.textContent.includes("*"))"""
-DIALLED = "document.querySelector('.jp-CodeCell:has(.widget-slider) img').src"
-# The cells that the first dial of each notebook needs.
-NEEDED = {
-    "00": "opening",
-    "01": "opening c01 c03 see-3 see-5 c45",
-    "02": "opening c001 result c003 see-3 c005 c023 mined",
-    "03": "opening cell-002 cell-004 setup see-2 see-4 retell family",
-    "04": "opening cell-002 cell-004 setup see-4 diagram dc matching choices choices-dial",
-}
-SEEN = """() => ({
-    heading: document.querySelector(".jp-RenderedMarkdown h1")?.textContent.replace("¶", ""),
-    unrun: [...document.querySelectorAll(".jp-CodeCell")].filter(
-        cell => cell.querySelector(".cm-content")?.textContent.trim() &&
-            !/\\d/.test(cell.querySelector(".jp-InputPrompt").textContent)).length,
-    errors: [...document.querySelectorAll(
-        '[data-mime-type="application/vnd.jupyter.error"], ' +
-        '[data-mime-type="application/vnd.jupyter.stderr"]')].map(output => output.textContent),
-    pictures: [...document.querySelectorAll(".jp-OutputArea-output img")].filter(
-        image => image.complete && image.naturalWidth > 0).length,
-})"""
+ASKED = yaml.safe_load((ROOT / "tests/suite/lab.yaml").read_text(encoding="utf-8"))
 
 
 class Lab:
@@ -56,12 +35,7 @@ class Lab:
         versions.write("student", self.notebooks, NOTEBOOKS)
         names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
         own = {name: str(home / name.lower()) for name in names}
-        quiet = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
-        for name, content in (
-            ("apputils-extension/notification", quiet),
-            # All cells are on the page, not only those in view.
-            ("notebook-extension/tracker", {"windowingMode": "none"}),
-        ):
+        for name, content in ASKED["settings"].items():
             path = home / f"jupyter_config_dir/lab/user-settings/@jupyterlab/{name}"
             path.parent.mkdir(parents=True)
             path.with_suffix(".jupyterlab-settings").write_text(json.dumps(content))
@@ -120,22 +94,19 @@ def test_root_can_open_the_lab(tmp_path, user, told):
     assert "--LabApp.default_url=/lab/tree/notebooks/00_" in done.stdout
 
 
+@contextmanager
 def opened(browser, lab, name, run):
-    """A page with a notebook in the lab, its cells run where asked."""
+    """A page with a notebook in the lab, its cells run where asked; then its kernel is ended."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.set_default_timeout(1000 * runner.TIME_LIMITS["world"])
     page.goto(f"{lab.address}/lab/tree/{name}?reset&token={lab.token}")
     page.wait_for_selector(".jp-Notebook .jp-Cell")
-    page.wait_for_function(f"() => {IDLE}")
+    page.wait_for_function(f"() => {ASKED['idle']}")
     if run:
         page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
         page.wait_for_timeout(3000)
-        page.wait_for_function(DONE, polling=1000)
-    return page
-
-
-def closed(page, lab, name):
-    """End a page and its kernel, of which a screenshot is kept where one is asked for."""
+        page.wait_for_function(f"() => {ASKED['idle']} && {ASKED['done']}", polling=1000)
+    yield page
     if shots := os.environ.get("MMLIB_SCREENSHOTS"):
         page.screenshot(path=f"{shots}/{name}.png")
     page.close()
@@ -146,33 +117,30 @@ def closed(page, lab, name):
 def test_a_notebook_in_the_browser(source, browser, lab):
     cells = nbformat.read(source, as_version=4).cells
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
-    page = opened(browser, lab, source.name, run=source == NOTEBOOKS[0])
-    seen = page.evaluate(SEEN)
-    closed(page, lab, source.stem)
+    with opened(browser, lab, source.name, run=source == NOTEBOOKS[0]) as page:
+        page.wait_for_selector(".jp-RenderedMarkdown h1")
+        seen = page.evaluate(ASKED["seen"])
     assert seen["heading"] == cells[0].source.splitlines()[0].removeprefix("# ")
-    assert seen["errors"] == []
-    assert seen["unrun"] == 0
+    assert (seen["errors"], seen["unrun"]) == ([], 0)
     assert seen["pictures"] == sum("image/png" in output.get("data", {}) for output in outputs) > 0
 
 
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_slider_that_moves_redraws_its_picture(source, browser, lab):
     notebook = nbformat.read(source, as_version=4)
-    notebook.cells = [cell for cell in notebook.cells if cell.id in NEEDED[source.stem[:2]].split()]
-    for cell in notebook.cells:
-        cell.outputs, cell.metadata = [], {}
+    needed = ASKED["needed"][source.stem[:2]]
+    notebook.cells = [new_code_cell(cell.source) for cell in notebook.cells if cell.id in needed]
     nbformat.write(notebook, lab.notebooks / (name := f"dial-{source.name}"))
-    page = opened(browser, lab, name, run=True)
-    before = page.evaluate(DIALLED)
-    bar, handle = (page.locator(f".widget-slider .noUi-{part}").first.bounding_box()
-                   for part in ("base", "handle"))  # fmt: skip
-    y, x = (handle[start] + handle[size] / 2 for start, size in (("y", "height"), ("x", "width")))
-    middle = bar["x"] + bar["width"] / 2
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(middle + (0.5 if x < middle else -0.5) * bar["width"], y, steps=5)
-    page.mouse.up()
-    page.wait_for_function(f"before => {DIALLED} !== before", arg=before, timeout=60_000)
-    errors = page.evaluate(SEEN)["errors"]
-    closed(page, lab, f"dial-{source.stem}")
-    assert errors == []
+    picture = f"() => {ASKED['dialled']}"
+    with opened(browser, lab, name, run=True) as page:
+        before, (bar, handle) = page.evaluate(picture), [
+            page.locator(f".widget-slider .noUi-{part}").first.bounding_box()
+            for part in ("base", "handle")
+        ]  # fmt: skip
+        left, middle = handle["x"] + 8, bar["x"] + bar["width"] / 2
+        page.mouse.move(left, bar["y"])
+        page.mouse.down()  # and to the farther end
+        page.mouse.move(bar["x"] + bar["width"] * (left < middle), bar["y"], steps=5)
+        page.mouse.up()
+        page.wait_for_function(f"before => {ASKED['dialled']} !== before", arg=before)
+        assert page.evaluate(ASKED["seen"])["errors"] == []

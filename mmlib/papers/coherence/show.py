@@ -400,20 +400,18 @@ def map_figure(evidence: Evidence, signal: float = 1.0, telling: float = 0.5) ->
     *maps, apart = axes.flat
     for k, (axis, (title, cells)) in enumerate(zip(maps, gains.items(), strict=True)):
         _gain_map(axis, cells, bound)
-        axis.set(xlabel="telling: what the text says", title=title)
+        axis.set(xlabel="telling: by texts", ylabel="signal: in pictures", title=title)
         axis.invert_yaxis()
         if at in cells:
             y, x = (sorted({place[i] for place in cells}).index(at[i]) - 0.5 for i in (0, 1))
             axis.add_patch(Rectangle((x, y), 1, 1, fill=False, edgecolor=plots.TRUE, linewidth=4))
-            span = {title: {k: plots.span(cells[at])}}
-            plots.spans(apart, span, plots.COLOURS[k:], numbers="+.2f")
-    for axis in maps[::2]:
-        axis.set_ylabel("signal: what the picture shows")
+            plots.spans(
+                apart, {title: {k: plots.span(cells[at])}}, plots.COLOURS[k:], numbers="+.2f"
+            )
     plots.chance_line(apart, 0, upright=True)
     plots.name_rows(apart, ["CMCM", "told\nby words", "true\nrelations"])
-    apart.set(title=f"signal {signal:g}, telling {telling:g}", xlim=(-0.3, 1.3 * bound),
-              xlabel=f"{GAINED}, 95 % interval")  # fmt: skip
-    figure.supxlabel(f"Squares: {GAINED} ± half of the 95 % interval", fontsize=9)
+    apart.set(title=f"signal {signal:g}, telling {telling:g}", xlim=(-0.3, 1.3 * bound))
+    figure.supxlabel(f"{GAINED}, ± half of the 95 % interval", fontsize=9)
     return figure
 
 

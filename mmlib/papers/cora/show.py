@@ -327,9 +327,8 @@ def controlled_family(
             weight = "bold" if cosines[row] == cosines[rows].max() else "normal"
             axis.text(0, -y, f"{name}: {cosines[row]:.2f}", va="center", fontsize=8, weight=weight)
         axis.set(xlim=(-0.05, 1), ylim=(-len(kinds) - len(scores) - 0.5, 0.7), xticks=[], yticks=[])
-        axis.spines[:].set(visible=True, color="#cccccc")
-        if row == image:
-            axis.spines[:].set(color=plots.TRUE, linewidth=3)
+        frame = {"color": plots.TRUE, "linewidth": 3} if row == image else {"color": "#cccccc"}
+        axis.spines[:].set(visible=True, **frame)
     return figure
 
 

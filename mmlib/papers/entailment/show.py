@@ -1,6 +1,5 @@
 """What is shown of paper 02: its tables beside ours, and figures of data, models and evidence."""
 
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -18,7 +17,6 @@ from mmlib.core.effects import over_seeds
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_values, table
 from mmlib.papers.entailment.claims import foreign_true, main_test, pair_shares, relevance
-from mmlib.papers.entailment.data.arrays import Split, Study
 from mmlib.papers.entailment.data.controlled import SHOWN, Collection
 from mmlib.papers.entailment.method.classifier import mask_regions
 from mmlib.papers.entailment.method.metrics import METRICS, recalls
@@ -408,43 +406,6 @@ def attended(attention: np.ndarray, words: Sequence[str]) -> Figure:
 
 
 # --- Figures of the data -------------------------------------------------------------------------
-
-
-def mined_pictures(
-    study: Study, split: Split, pairs: np.ndarray, odds: np.ndarray, threshold: float = 0
-) -> Figure:
-    """What is mined at a threshold of the odds, and in pictures the five pairs just above it.
-
-    pairs (n, 2): image and caption of the split; odds (n,). Where the truth is known, precision and
-    recall of every threshold are drawn, and pairs have ✓ (true) or ✗.
-    """
-    order, first = np.argsort(odds), int((odds < threshold).sum())
-    taken = np.arange(len(odds), 0, -1)  # by a threshold at each of the odds in order
-    shares, title = {"candidates mined": taken / len(odds)}, f"{len(odds) - first} pairs are mined"
-    if split.fits is not None:
-        true = split.fits[tuple(pairs[order].T)]
-        found = true[::-1].cumsum()[::-1]
-        shares |= {"precision": found / taken, "recall": found / true.sum()}
-        at = [f"{name} {100 * share[first:][:1].sum():.0f} %" for name, share in shares.items()]
-        title = ", ".join([title, *at[1:]])
-    figure = plt.figure(figsize=(9, 4.4))
-    above, below = np.ravel(figure.subfigures(2, 1))
-    axis, pictures = above.subplots(), below.subplots(1, 5)
-    for name, share in shares.items():
-        axis.plot(odds[order], 100 * share, label=name)
-    axis.axvline(threshold, color="#333333", linestyle="--", label="threshold")
-    axis.set(title=title, xlabel="log-odds that a pair is true, less the judge's threshold",
-             ylabel="%", ylim=(-3, 103))  # fmt: skip
-    axis.legend(fontsize=8)
-    for axis in pictures:
-        axis.axis("off")
-    for axis, (image, caption) in zip(pictures, pairs[order][first:], strict=False):
-        axis.imshow(study.open_image(int(split.rows[image])))
-        mark = "" if split.fits is None else "✓ " if split.fits[image, caption] else "✗ "
-        axis.set_title(
-            textwrap.fill(mark + split.texts[caption], 22), fontsize=8, y=-0.05, va="top"
-        )
-    return figure
 
 
 def masked_regions(

@@ -31,8 +31,7 @@ def match_tables(
 
     data: tensors on the CPU, as are the models; models: title of a panel -> model. The caption is
     the picture's longest, its own picture is on the diagonal, and a column is the softmax of the
-    caption's cosines, times `scale`, or where it is 0 the model's own. Colours follow the square
-    root, so that small shares can be seen.
+    caption's cosines times `scale` (0: the model's own). Colours follow the square root of shares.
     """
     figure, axes = plt.subplots(1, len(models), figsize=(9, 4.2), sharey=True, squeeze=False)
     lengths = np.where(data.image_of == np.arange(pictures)[:, None], data.lengths, 0)
@@ -44,8 +43,8 @@ def match_tables(
         shares = 100 * scaled.softmax(dim=0)
         look: dict[str, Any] = {"norm": PowerNorm(0.5, 0, 100), "interpolation": "nearest"}
         cells = axis.imshow(shares.numpy(), "Blues", **look)
-        title += f": {shares.diagonal().mean():.0f} % to the own picture"
-        axis.set_title(title, fontsize=10)
+        own = shares.diagonal().mean()
+        axis.set_title(f"{title}: {own:.0f} % to the own picture", fontsize=10)
         axis.set_xlabel("caption")
         axis.grid(visible=False)
     axes[0, 0].set_ylabel("picture")

@@ -126,9 +126,8 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     system, test, val = System(**job.system), arrays.splits["test"], arrays.splits["val"]
     texts, members, dev = texts_of(system, arrays), [], []
     for number in range(system.members):
-        member, path = run, run.checkpoint
-        if number and path:
-            member = replace(run, checkpoint=path.with_stem(f"{path.stem}-{number}"))
+        path = run.checkpoint and run.checkpoint.with_stem(f"{run.checkpoint.stem}-{number}")
+        member = replace(run, checkpoint=path) if number else run
         model, history = train(replace(job, seed=job.seed + 1000 * number), arrays, member)
         members.append(encode(model, test, texts["test"], run.device))
         if system.members > 1 or system.record_diagnostics:
