@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -12,6 +14,15 @@ def test_save_leaves_a_picture_that_opens(tmp_path):
     plots.save(plots.show_pictures([Image.new("RGB", (8, 8))] * 3, ["a", "b", "c"]), tmp_path, "x")
     with Image.open(tmp_path / "figures" / "x.png") as picture:
         assert min(picture.size) > 50
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_dial_has_a_slider_where_a_person_runs_the_cell(asks, monkeypatch, capsys):
+    shell = SimpleNamespace(get_parent=lambda: {"content": {"allow_stdin": asks}})
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    figure = plots.dial(lambda x=2: plt.figure(figsize=(x, x)), x=[1, 2])
+    assert figure.get_figwidth() == 2  # of the default
+    assert ("SelectionSlider" in capsys.readouterr().out) == asks
 
 
 def test_spans_have_their_ends_their_colours_and_their_places():
