@@ -131,9 +131,8 @@ def test_a_slider_that_moves_redraws_its_picture(source, browser, lab):
     needed = ASKED["needed"][source.stem[:2]]
     notebook.cells = [new_code_cell(cell.source) for cell in notebook.cells if cell.id in needed]
     nbformat.write(notebook, lab.notebooks / (name := f"dial-{source.name}"))
-    picture = f"() => {ASKED['dialled']}"
     with opened(browser, lab, name, run=True) as page:
-        before, (bar, handle) = page.evaluate(picture), [
+        before, (bar, handle) = page.evaluate(ASKED["dialled"]), [
             page.locator(f".widget-slider .noUi-{part}").first.bounding_box()
             for part in ("base", "handle")
         ]  # fmt: skip
