@@ -165,7 +165,7 @@ def prepare(
     if not isinstance(train, np.memmap):
         sample = np.asarray(train[:: max(1, len(train) // 2000)], dtype=np.float32)
         mean, scale = sample.mean(axis=(0, 1)), sample.std()
-    splits, swapped = {}, dict[str, np.ndarray]()
+    splits, swapped = dict[str, Split](), dict[str, np.ndarray]()
     for name in SPLITS:
         features = collection.images[name].features
         if not isinstance(features, np.memmap):

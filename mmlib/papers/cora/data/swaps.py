@@ -25,7 +25,7 @@ def swap_all(
     graphs: Sequence[nx.MultiDiGraph],
 ) -> tuple[list[str], list[nx.MultiDiGraph], dict[str, np.ndarray]]:
     """Captions with two things exchanged, their graphs; kind -> each one's row, or -1."""
-    made, of = [], dict[str, np.ndarray]()
+    made, of = list[tuple[str, nx.MultiDiGraph]](), dict[str, np.ndarray]()
     for kind, how in _TABLE["kinds"].items():
         swaps = [swap(graph, **how) for graph in graphs]
         has = np.array([each is not None for each in swaps])
@@ -68,7 +68,7 @@ def swap(
             wrong += [[*map(len, labels)] != [1, 1]]
         else:
             wrong += [len({*map(_number, heads)}) > 1, not LISTS["colours"].isdisjoint(heads)]
-            wrong += [re.search(f"({either}){JOINED}({either})", text)]
+            wrong += [bool(re.search(f"({either}){JOINED}({either})", text))]
         if not any(wrong):
             new = dict(zip(old, reversed(old), strict=True))
 

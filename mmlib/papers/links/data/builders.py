@@ -152,7 +152,9 @@ def assemble(
     scores = [images.label_scores for images in collections if images.label_scores is not None]
     corpus = Corpus(
         name=kind,
-        **{split: tuple(documents[split]) for split in SPLITS},
+        train=tuple(documents["train"]),
+        val=tuple(documents["val"]),
+        test=tuple(documents["test"]),
         features=np.concatenate([image_vectors(images) for images in collections]),
         row_of={image: row for row, image in enumerate(origin)},
         open_image=lambda image: origin[image][0].open_image(origin[image][1]),
