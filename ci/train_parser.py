@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import spacy
-import srsly
 from caption_trees import Grammar, Lexicon, Row
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -259,8 +258,6 @@ def save(nlp: Language, folder: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     # Without the treebank's words, people's addresses among them: features are hashes.
     nlp.to_disk(partial, exclude=["vocab"])
-    meta = srsly.read_json(partial / "meta.json")
-    srsly.write_json(partial / "meta.json", {k: v for k, v in meta.items() if k != "labels"})
     if folder.exists():
         shutil.rmtree(folder)
     os.replace(partial, folder)

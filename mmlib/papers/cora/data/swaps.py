@@ -63,9 +63,8 @@ def swap(
         wrong = [sorted(m[2] for m in places.finditer(text)) != sorted(old), _alike(last)]
         wrong += [within != "" and not LISTS[within].issuperset(last)]
         if "name" not in fields:
-            wrong += [phrase not in text for phrase in phrases]
+            wrong += [phrase not in text for phrase in phrases] + [[*map(len, labels)] != [1, 1]]
             wrong += [_alike(heads), not LISTS["numbers"].isdisjoint(old)]
-            wrong += [[*map(len, labels)] != [1, 1]]
         else:
             wrong += [len({*map(_number, heads)}) > 1, not LISTS["colours"].isdisjoint(heads)]
             wrong += [bool(re.search(f"({either}){JOINED}({either})", text))]
