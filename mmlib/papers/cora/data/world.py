@@ -23,7 +23,7 @@ NOTE = table_beside(__file__)["note"]  # what this world was built to contain
 WORLD_IMAGES = {"train": 4000, "val": 200, "test": 600}
 DRAWN_IMAGES = {"train": 4000, "val": 200, "test": 400}  # as many as of the other controlled ones
 # How easy each collection is to see and to read.
-CLARITY = {"clear": Clarity(families=True, captions=("relations",), boxes=True), "world": USUAL}
+CLARITY = {"clear": Clarity(True, ("relations", "complete"), boxes=True), "world": USUAL}
 FAMILY = 4  # pictures that structure alone tells apart
 Bag = tuple[Sequence[object], Sequence[object], Sequence[str]]  # see `words_fit`
 Picture = TypeVar("Picture")
