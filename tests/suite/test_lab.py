@@ -132,14 +132,10 @@ def test_a_slider_that_moves_redraws_its_picture(source, browser, lab):
     notebook.cells = [new_code_cell(cell.source) for cell in notebook.cells if cell.id in needed]
     nbformat.write(notebook, lab.notebooks / (name := f"dial-{source.name}"))
     with opened(browser, lab, name, run=True) as page:
-        before, (bar, handle) = page.evaluate(ASKED["dialled"]), [
-            page.locator(f".widget-slider .noUi-{part}").first.bounding_box()
-            for part in ("base", "handle")
-        ]  # fmt: skip
-        left, middle = handle["x"] + 8, bar["x"] + bar["width"] / 2
-        page.mouse.move(left, bar["y"])
-        page.mouse.down()  # and to the farther end
-        page.mouse.move(bar["x"] + bar["width"] * (left < middle), bar["y"], steps=5)
-        page.mouse.up()
-        page.wait_for_function(f"before => {ASKED['dialled']} !== before", arg=before)
+        parts = (page.locator(f".widget-slider .noUi-{part}").first for part in ("handle", "base"))
+        before, (handle, bar) = page.evaluate(ASKED["dialled"]), parts
+        box, x = bar.bounding_box(), handle.bounding_box()["x"] + 8
+        farther = (box["width"] - 1) * (x < box["x"] + box["width"] / 2)
+        handle.drag_to(bar, target_position={"x": farther, "y": 2}, force=True)
+        page.wait_for_function(ASKED["redrawn"], arg=before, timeout=60_000)
         assert page.evaluate(ASKED["seen"])["errors"] == []
