@@ -60,7 +60,7 @@ def dial(draw: Callable[..., Figure], **choices: Any) -> Figure:
     from ipywidgets import SelectionSlider, VBox
 
     figure, shown = draw(), display.DisplayHandle()
-    if getattr(get_ipython(), "get_parent", dict)().get("content", {}).get("allow_stdin"):
+    if getattr(get_ipython(), "get_parent", dict[str, Any])().get("content", {}).get("allow_stdin"):
         start, look = inspect.signature(draw).parameters, {"continuous_update": False}
         sliders = {
             name: SelectionSlider(options=of, value=start[name].default, description=name, **look)

@@ -11,7 +11,7 @@ from mmlib.core.evidence import Evidence, machine
 from mmlib.core.jobs import Data
 
 ROUNDING = 0.25  # what other arithmetic with the same instructions may change, in the metric's unit
-QUANTILE = (1 + 0.999) / 2  # both ends of an interval keep 99.9 %
+CONFIDENCE = 0.999
 
 
 def check_paired(
@@ -61,14 +61,15 @@ def check_paired(
     return {**source, "comparable": True, "why": "", "figures": figures}
 
 
-def spread(means: np.ndarray) -> float:
+def spread(means: np.ndarray, confidence: float = CONFIDENCE) -> float:
     """How far two trainings of one system may lie apart, from the means of its seeds, (seeds,)."""
-    return float(stats.t.ppf(QUANTILE, len(means) - 1) * means.std(ddof=1) * np.sqrt(2))
+    return float(stats.t.ppf((1 + confidence) / 2, len(means) - 1) * means.std(ddof=1) * np.sqrt(2))
 
 
 def noise(differences: Sequence[float]) -> float:
     """How far two trainings of one seed on two machines may lie apart, from such differences."""
-    return float(stats.t.ppf(QUANTILE, len(differences)) * np.sqrt(np.mean(np.square(differences))))
+    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(differences))
+    return float(quantile * np.sqrt(np.mean(np.square(differences))))
 
 
 def is_same(recording: Mapping[str, Any], dataset: str, fingerprint: str | None) -> bool:

@@ -178,7 +178,7 @@ def _page(
                 del tag[name]
     for table in soup.select("table.dataframe"):  # one of words is aligned left
         if any(cell.text.strip()[:1].isalpha() for cell in table.select("td")):
-            table["class"].append("text")
+            table["class"] = "dataframe text"
     policy = {"http-equiv": "Content-Security-Policy", "content": POLICY}
     assert soup.head is not None  # each of `TEMPLATES` has one
     soup.head.insert(0, soup.new_tag("meta", attrs=policy))  # before all that it is about
