@@ -23,8 +23,8 @@ Notebooks = Mapping[str, Mapping[str, Records]]  # notebook -> tier -> records
 
 HEAD = """# The ledger
 
-Every tested claim of the papers, in a picture world that we draw, on photographs, and in \
-controlled worlds, where a paper's idea is needed.
+Every tested claim of the papers, in a picture world, on photographs, and in controlled \
+worlds, where a paper's idea is needed.
 
 ![A grid of all claims and kinds of data, with the verdict in each cell](pictures/ledger.png)
 
@@ -89,8 +89,7 @@ def _table(by_claim: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
                 digits(r["paper_effect"]) if first and r["paper_effect"] is not None else "",
                 _firm(r),
             ])  # fmt: skip
-    columns = ["claim, in the world or as said", "verdict", "effect, 95 % interval", "paper",
-               "firm, or seeds"]  # fmt: skip
+    columns = ["claim, in the world", "verdict", "effect [95 %]", "paper", "firm, or seeds"]
     return pages.rows_table(columns, rows, around="")
 
 
