@@ -21,6 +21,7 @@ from scripts import NOTEBOOKS, ROOT
 from typer.exceptions import TyperException
 
 from mmlib import __version__
+from mmlib.data import registry
 from mmlib.suite import cli, parameters, runner
 
 NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md")
@@ -119,7 +120,7 @@ def commands(page):
             yield words
 
 
-PLACEHOLDERS = {"NAME": "flickr8k", "NAME=VALUE": "tier='world'"}
+PLACEHOLDERS = {"NAME": "flickr8k", "NAME=VALUE": "tier='world'", "DIR": "."}
 KNOWN = "dask git jupyter jupyter-lab kubectl nvidia-cuda-mps-control nvidia-smi openssl papermill"
 KNOWN = {*KNOWN.split(), "bwrap", "pip", "playwright", "pytest"}
 
@@ -150,8 +151,10 @@ def mmlib_faults(arguments):
                 break
             words = [*context._protected_args, *context.args]
             _, command, words = command.resolve_command(context, words)
+        given = context.params
+        if arguments[:2] in (["data", "get"], ["data", "check"]):
+            registry.find(given["name"])
         if arguments[0] == "run":
-            given = context.params
             options = {name: given[name] for name in ("tier", "seeds", "device")}
             parameters_given = cli.parameters_of(given["settings"] or (), **options)
             for notebook in runner.select(ROOT / "notebooks", given["numbers"]):
