@@ -53,10 +53,7 @@ def _grasp(holder: Thing, held: Thing) -> Point:
     if held.kind in ("ball", "box"):
         x -= holder.facing * 0.32 * height(held)
         y += 0.35 * height(held)
-    elif held.kind == "umbrella":
-        y += 0.08 * height(held)
-    elif held.kind == "flower":
-        y += 0.2 * height(held)
+    y += {"umbrella": 0.08, "flower": 0.2}.get(held.kind, 0) * height(held)
     low = 0.1 if holder.action == "sitting" else 0.38
     shoulder = (holder.x, 1 - holder.y + holder.lift + (low + 0.34) * tall)
     dx, dy = x - shoulder[0], y - shoulder[1]
@@ -233,7 +230,9 @@ def _develop(image: Image.Image, style: str, size: int, seed: int) -> Image.Imag
         cast = rng.uniform(0.96, 1.04, 3).astype(np.float32) * exposure
         soft = soft * (cast * _vignette(size)) + 5 * noise
         return Image.fromarray(np.clip(soft, 0, 255).astype(np.uint8))
-    grey = soft @ np.array((0.3, 0.59, 0.11), np.float32)
+    grey = np.float32(0)
+    for channel, weight in enumerate(np.array((0.3, 0.59, 0.11), np.float32)):  # BLAS may round
+        grey = (np.float64(weight) * soft[:, :, channel] + grey).astype(np.float32)  # otherwise
     grey = ((grey - 128) * np.float32(rng.uniform(1.0, 1.2)) + 132) * exposure
     grey = grey * _vignette(size)[:, :, 0] + 5.5 * noise[:, :, 0]
     return Image.fromarray(np.clip(grey, 0, 255).astype(np.uint8)).convert("RGB")

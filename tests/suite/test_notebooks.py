@@ -146,13 +146,13 @@ SVG = new_output(
         (tagged(5, "nbval-skip"), "cell 6: tag nbval-skip"),
         (text(7, "print", "# NBVAL_IGNORE_OUTPUT\nprint"), "cell 8: a marker of nbval's"),
         (gone(slice(20, None)), "4 exercises; there must be at least 5"),
-        (tagged(7, "nbval-check-output", "check", **FOLDED), "from cell 8 on: check (code); an"),
+        (tagged(7, "nbval-check-output", "check", **FOLDED), "cell 8: check (code); an"),
         (cell(11, source="### Exercise 2: a title"), "are numbered [1, None, 3, 4, 5]; write"),
         (cell(11, source="### Exercise 3. A title"), "exercises are numbered [1, 3, 3, 4, 5]"),
         (tagged(10, "check"), "cell 11: a check without jupyter.source_hidden"),
         (
             tagged(9, "blank", "check", **FOLDED),
-            "from cell 9 on: exercise (markdown), blank check (",
+            "cell 9: exercise (markdown), cell 10: blank check (",
         ),
     ],
 )

@@ -78,8 +78,9 @@ def form_faults(cells: Sequence[Any]) -> list[str]:
     names = list(map(role, cells))
     starts = [n for n in range(len(names)) if tuple(names[n : n + 3]) == FORM]
     whole = {n + place for n in starts for place in range(3)}
-    form = f"an exercise is {', '.join(FORM)}, in a row"
-    return [f"cell {n + 1}: {a}; {form}" for n, a in enumerate(names) if a and n not in whole]
+    stray = [f"cell {n + 1}: {a}" for n, a in enumerate(names) if a and n not in whole]
+    said = f"{', '.join(stray)}; an exercise is {', '.join(FORM)}, in a row"
+    return [said] if stray else []
 
 
 @dataclass(frozen=True)
