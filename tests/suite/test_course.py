@@ -328,11 +328,10 @@ def test_form_of_exercises():
     assert course.form_faults([*prose, *good[:3], *prose, *good[3:], *prose]) == []
     assert course.form_faults(prose) == []
     form = f"; an exercise is {', '.join(course.FORM)}, in a row"
-    alone = [f"cell 1: blank (code){form}", f"cell 2: check (code){form}"]
-    assert course.form_faults(good[1:3]) == alone
+    assert course.form_faults(good[1:3]) == [f"cell 1: blank (code), cell 2: check (code){form}"]
     between = course.form_faults([*good[:3], *prose, *good[3:5], prose[0], *good[5:]])
-    parts = zip((6, 7, 9), course.FORM, strict=True)
-    assert between == [f"cell {number}: {part}{form}" for number, part in parts]
+    parts = (f"cell {number}: {part}" for number, part in zip((6, 7, 9), course.FORM, strict=True))
+    assert between == [", ".join(parts) + form]
     after = course.form_faults([*good[:3], *prose, good[2], *prose])
     assert after == [f"cell 6: check (code){form}"]
 
