@@ -25,6 +25,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.training.batchers import minibatch_by_words
 from spacy.util import fix_random_seed
+from srsly import write_json
 from thinc.api import use_ops
 from tqdm import tqdm
 
@@ -257,7 +258,8 @@ def save(nlp: Language, folder: Path) -> None:
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     # Without the treebank's words, people's addresses among them: features are hashes.
-    nlp.to_disk(partial, exclude=["vocab"])
+    nlp.to_disk(partial, exclude=["vocab"])  # and without labels, which the weights have
+    write_json(partial / "meta.json", {k: v for k, v in nlp.meta.items() if k != "labels"})
     if folder.exists():
         shutil.rmtree(folder)
     os.replace(partial, folder)
