@@ -230,7 +230,7 @@ def _develop(image: Image.Image, style: str, size: int, seed: int) -> Image.Imag
         cast = rng.uniform(0.96, 1.04, 3).astype(np.float32) * exposure
         soft = soft * (cast * _vignette(size)) + 5 * noise
         return Image.fromarray(np.clip(soft, 0, 255).astype(np.uint8))
-    grey = np.float32(0)
+    grey: np.ndarray = np.zeros(soft.shape[:2], np.float32)
     for channel, weight in enumerate(np.array((0.3, 0.59, 0.11), np.float32)):  # BLAS may round
         grey = (np.float64(weight) * soft[:, :, channel] + grey).astype(np.float32)  # otherwise
     grey = ((grey - 128) * np.float32(rng.uniform(1.0, 1.2)) + 132) * exposure
