@@ -143,7 +143,7 @@ def _root(matrix: np.ndarray) -> np.ndarray:
     return (vectors * np.sqrt(values)) @ vectors.T
 
 
-def _of_latents(p: float, q: float, phi: float) -> float:
+def _of_latents(p: float, q: float, phi: float) -> float:  # of normals whose cuts correlate by phi
     joint = p * q + phi * (p * (1 - p) * q * (1 - q)) ** 0.5
     cut = [norm.ppf(p), norm.ppf(q)]
 
@@ -155,7 +155,7 @@ def _of_latents(p: float, q: float, phi: float) -> float:
 
 @cache
 def _thresholds(kind: Scheme, a: float, b: float) -> tuple[np.ndarray, np.ndarray]:
-    _, _, scores = kind.reference
+    _, _, scores = kind.reference  # thresholds of a s + b e: gate open, with its own, and closed
 
     def threshold(column: int, weights: np.ndarray, rate: float) -> float:
         def excess(t: float) -> float:

@@ -147,8 +147,8 @@ class GraphSet:
         return caption, self.objects[o], _rows_of(self.attributes[a], owner, len(o))
 
     def _objects(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        o, caption = _ranges(self.first_object, rows)
-        a, of_row = _ranges(self.first_attribute, rows)
+        o, caption = _ranges(self.first_object, rows)  # objects, which of `rows` each is of
+        a, of_row = _ranges(self.first_attribute, rows)  # attributes, later the object of each
         return o, caption, a, np.searchsorted(caption, of_row) + self.owner[a]
 
 
@@ -164,14 +164,14 @@ def mask_words(
 
 
 def _ranges(starts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    counts = starts[rows + 1] - starts[rows]
+    counts = starts[rows + 1] - starts[rows]  # returns indices, a row after another, and whose
     before = starts[rows] - (np.cumsum(counts) - counts)
     source = np.repeat(np.arange(len(rows)), counts)
     return np.arange(counts.sum()) + before[source], source
 
 
 def _rows_of(values: np.ndarray, owner: np.ndarray, rows: int) -> np.ndarray:
-    order = np.argsort(owner, kind="stable")
+    order = np.argsort(owner, kind="stable")  # returns (rows, most), padded with -1
     row = owner[order]
     column = np.arange(len(order)) - np.searchsorted(row, row)
     table = np.full((rows, int(column.max(initial=-1)) + 1), -1)

@@ -289,7 +289,7 @@ def _similar_groups(
 
 
 def _products(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    return np.einsum("ij,j->i", vectors, vector)
+    return np.einsum("ij,j->i", vectors, vector)  # BLAS's threads would cost more than they give
 
 
 # --- Similar images among the captions of others ---------------------------------------------
