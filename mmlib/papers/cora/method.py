@@ -395,7 +395,8 @@ class Matcher(nn.Module):
     def loss(self, batch: Batch, mean_negatives: bool = False) -> Tensor:
         """Eq. 13: L_HARD + λ_CON L_CON + λ_SPEC L_SPEC, those of them that the system has.
 
-        mean_negatives: averaged instead of hardest negatives in L_HARD.
+        mean_negatives: averaged instead of hardest negatives in L_HARD. To these it adds a hinge of
+        the same margin over `Batch.swapped`, averaged, where there are any (not in the paper).
         """
         system, losses = self.system, self.system.losses
         authors = system.form == "authors"
@@ -404,6 +405,10 @@ class Matcher(nn.Module):
         similarity = images @ captions.T  # (B, B)
         concepts, positive = similarity, batch.same
         total = similarity.new_zeros(())
+        if batch.swapped is not None:
+            wrong, of = self.encode_texts(batch.swapped)[0], batch.of_swapped
+            lead = similarity.diag()[of] - (images[of] * wrong).sum(dim=1)
+            total = total + (system.margin - lead).relu().mean()
         if "HARD" in losses:
             total = total + hardest(similarity, batch.same, system.margin, not mean_negatives)
         if entities is not None and isinstance(batch.text, GraphBatch):
@@ -441,6 +446,11 @@ class Encoded:
     def similarity(self) -> np.ndarray:
         """Cosines (images, captions), eq. 1."""
         return self.images @ self.captions.T
+
+    @property
+    def own(self) -> np.ndarray:
+        """Cosine of each caption with its image."""
+        return np.einsum("md,md->m", self.images[self.image_of], self.captions)
 
 
 @torch.no_grad()
@@ -542,18 +552,17 @@ def right_in_family(scores: np.ndarray, image_of: np.ndarray, size: int) -> np.n
 
 
 def swap_values(
-    encoded: Encoded, swapped: np.ndarray, swaps: Mapping[str, np.ndarray]
+    own: np.ndarray, other: np.ndarray, swaps: Mapping[str, np.ndarray], images: int
 ) -> dict[str, np.ndarray]:
     """Whether captions score higher than with two things exchanged, 100 or 0; 50 if as high.
 
-    swapped (swaps, D): unit vectors; swaps: see `Arrays.swaps`. "swap " + kind -> (captions +
+    own (captions,), other (swaps,): scores; swaps: see `Split.swaps`. "swap " + kind -> (captions +
     images,), NaN for a caption without a swap, and for images.
     """
     values = {}
     for kind, swap in swaps.items():
-        has, right = swap >= 0, np.full(len(swap) + len(encoded.images), np.nan)
-        lead = encoded.captions[has] - swapped[swap[has]]
-        lead = np.einsum("sd,sd->s", encoded.images[encoded.image_of[has]], lead)
+        has, right = swap >= 0, np.full(len(swap) + images, np.nan)
+        lead = own[has] - other[swap[has]]
         right[: len(swap)][has] = np.where(np.abs(lead) < ROUNDING, 50, 100 * (lead > 0))
         values[f"swap {kind}"] = right
     return values

@@ -1,11 +1,14 @@
 """Captions with two things exchanged: read by hand, and the measure against a loop."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tiny_cora
 
 from mmlib.papers.cora import method
-from mmlib.papers.cora.data.swaps import swap, swap_all
+from mmlib.papers.cora.data.swaps import as_plausible, plausibility, swap, swap_all
+from mmlib.papers.cora.run.batches import Split
 from mmlib.scenegraph import attributes, from_authors, objects, phrase, relations
 
 ENDS = ("attributes", "name")
@@ -49,6 +52,9 @@ def test_two_things_are_exchanged_in_words_and_graph_alike(how, expected, things
     (ENDS[1:], graph("a dog chases two cats", ["dog", "two cats"])),
     (ENDS[1:], graph("a dog on a dog by a cat", ["dog", "dog", "cat"])),
     (ENDS[1:], graph("a man in blue", ["man", "blue"])),
+    (ENDS[1:], graph("a man watches another", ["man", "another"])),
+    (ENDS, graph("the arm of a man", ["arm", "man"], (0, "of", "", 1))),
+    (ENDS, graph("a game similar to a test", ["game", "test"], (0, "similar to", "", 1))),
     (ENDS, graph("a man stands near the dog", ["man", "dog"], (0, "stands", "near", 1))),
 ])  # fmt: skip
 def test_what_may_still_be_true_or_is_bad_english_is_left_out(fields, caption):
@@ -67,13 +73,26 @@ def test_the_share_right_is_that_of_a_loop():
     swapped[1] = captions[3]
     image_of, swaps = np.array([0, 0, 1, 1]), {"ends": np.array([0, -1, 2, 1])}
     encoded = method.Encoded(images, captions, image_of, None, None)
-    found = method.swap_values(encoded, swapped, swaps)["swap ends"]
+    split = Split(images, image_of, {}, swaps)
+    assert split.image_of_swaps.tolist() == [0, 1, 1]
+    other = replace(encoded, captions=swapped, image_of=split.image_of_swaps).own
+    found = method.swap_values(encoded.own, other, swaps, len(images))["swap ends"]
     expected = [np.nan] * 6
     for c, row in enumerate(swaps["ends"]):
         if row >= 0:
             own, other = images[image_of[c]] @ captions[c], images[image_of[c]] @ swapped[row]
             expected[c] = 50 if row == 1 else 100 if own > other else 0
     assert found == pytest.approx(expected, nan_ok=True)
+
+
+def test_trigrams_know_what_captions_say_and_half_of_what_is_as_plausible():
+    said = ["a dog chases a cat"] * 3 + ["a cat sleeps", "an owl"]
+    likely, unlikely, twice = plausibility(["a dog chases", "a cat chases", "a dog chases"], said)
+    assert likely == twice > unlikely > -np.inf
+    assert np.isfinite(plausibility(["an elk chases"], said)).all()
+    own, other = np.array([0, 5.0, 1, 2, 3]), np.array([0, 4.0, 3, -7, 9])
+    kept = as_plausible(own, other, np.array([-1, 1, 2, 0, 3]))
+    assert kept.tolist() == [-1, -1, 2, 0, -1]  # leads +1, -2, +2 and +10: +2 is -2's partner
 
 
 def test_a_bag_cannot_tell_a_swap_and_a_graph_can():

@@ -104,7 +104,9 @@ def _with_regions(collection: Captions, name: str) -> Captions:
         split: replace(of_split, features=store.rows(of_split.ids)[:, regions])
         for split, of_split in collection.images.items()
     }
-    return replace(collection, images=images, with_swaps=True)
+    # One collection alone trains with swaps, which take a minute to make.
+    with_swaps = SPLITS[::2] if name.endswith("_things") else SPLITS[2:]
+    return replace(collection, images=images, with_swaps=with_swaps)
 
 
 def _bert(tier: str) -> Path:
@@ -165,7 +167,7 @@ def prepare(
     if not isinstance(train, np.memmap):
         sample = np.asarray(train[:: max(1, len(train) // 2000)], dtype=np.float32)
         mean, scale = sample.mean(axis=(0, 1)), sample.std()
-    splits, swapped = dict[str, Split](), dict[str, np.ndarray]()
+    splits, plausible = dict[str, Split](), None
     for name in SPLITS:
         features = collection.images[name].features
         if not isinstance(features, np.memmap):
@@ -187,16 +189,24 @@ def prepare(
                 rng = np.random.default_rng([0, rate])
                 corrupt = partial(scenegraph.corrupt, kind=kind, rate=rate / 100, rng=rng)
                 texts[f"{kind} {rate}"] = reader.graphs(map(corrupt, graphs))
-        if collection.with_swaps and name == "test":
+        swapped = dict[str, np.ndarray]()
+        if name in collection.with_swaps:
             exchanged, graphs, swapped = swaps.swap_all(graphs)
             texts["sequence, swapped"] = reader.sequences(exchanged)
             texts["graph, swapped"] = reader.graphs(graphs)
-        splits[name] = Split(features, collection.image_of(name), texts)
+        if swapped and name == "test":
+            said = swaps.plausibility([*captions, *exchanged], collection.captions("train"))
+            plausible = said[: len(captions)], said[len(captions) :]
+            swapped |= {
+                f"{kind}, as plausible": swaps.as_plausible(*plausible, rows)
+                for kind, rows in swapped.items()
+            }
+        splits[name] = Split(features, collection.image_of(name), texts, swapped)
     test = collection.images["test"]
     family = world.FAMILY if isinstance(test, WorldImages) else 1
     queries = tuple(collection.captions("test")[:QUERIES])
     truth, bag = (world.truth(test), world.ideal_bag(test)) if for_record else ({}, None)
-    return Arrays(splits, table, vocabulary.words, truth, queries, source, family, bag, swapped)
+    return Arrays(splits, table, vocabulary.words, truth, queries, source, family, bag, plausible)
 
 
 def word_vectors(captions: Sequence[str], settings: Settings) -> tuple[Vocabulary, np.ndarray]:

@@ -1,17 +1,21 @@
 """Captions with two things exchanged, in their graphs and words alike: who has or does what?
 
-As in ARO (Yuksekgonul et al., ICLR 2023) and SugarCrepe (Hsieh et al., NeurIPS 2023).
+As in ARO (Yuksekgonul et al., ICLR 2023) and SugarCrepe (Hsieh et al., NeurIPS 2023), which also
+asks that no text-only model can tell which of the two is the caption.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import combinations
 
 import networkx as nx
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from mmlib.core.paths import table_beside
 from mmlib.core.records import canonical
+from mmlib.features.text import tokenize
 from mmlib.papers.cora.data.texts import LIMITS
 from mmlib.scenegraph import from_authors, to_authors
 
@@ -32,6 +36,33 @@ def swap_all(
         of[kind] = np.where(has, len(made) + has.cumsum() - 1, -1)
         made += [each for each in swaps if each]
     return [text for text, _ in made], [graph for _, graph in made], of
+
+
+def plausibility(texts: Iterable[str], training: Iterable[str]) -> np.ndarray:
+    """Log probability (texts,) under trigrams of training captions (Witten and Bell, 1991)."""
+    from nltk.lm import Vocabulary, WittenBellInterpolated  # not on a machine that only trains
+    from nltk.lm.preprocessing import pad_both_ends, padded_everygram_pipeline
+    from nltk.util import ngrams
+
+    grams, words = padded_everygram_pipeline(3, [tokenize(caption) for caption in training])
+    model = WittenBellInterpolated(3, vocabulary=Vocabulary(unk_cutoff=2))
+    model.fit(grams, words)
+    score = cache(lambda gram: model.logscore(gram[-1], gram[:-1]))
+    padded = (pad_both_ends(model.vocab.lookup(tokenize(text)), 3) for text in texts)
+    return np.array([sum(map(score, ngrams(text, 3))) for text in padded])
+
+
+def as_plausible(own: np.ndarray, other: np.ndarray, swaps: np.ndarray) -> np.ndarray:
+    """Those of the swaps, -1 for others, of which plausibility tells half, with like leads.
+
+    Each caption (own) less plausible than its swap (other) has a partner of the opposite lead.
+    """
+    has = np.flatnonzero(swaps >= 0)
+    lead = own[has] - other[swaps[has]]
+    less, more = (np.flatnonzero(sign * lead > 0) for sign in (-1, 1))
+    pairs = linear_sum_assignment(np.abs(lead[less][:, None] + lead[more]))
+    kept = has[np.concatenate([less[pairs[0]], more[pairs[1]]])]
+    return np.where(np.isin(np.arange(len(swaps)), kept), swaps, -1)
 
 
 def swap(
@@ -66,7 +97,8 @@ def swap(
             wrong += [phrase not in text for phrase in phrases] + [[*map(len, labels)] != [1, 1]]
             wrong += [_alike(heads), not LISTS["numbers"].isdisjoint(old)]
         else:
-            wrong += [len({*map(_number, heads)}) > 1, not LISTS["colours"].isdisjoint(heads)]
+            wrong += [len({*map(_number, heads)}) > 1]
+            wrong += [not LISTS[of].isdisjoint(heads) for of in ("colours", "pronouns")]
             wrong += [bool(re.search(f"({either}){JOINED}({either})", text))]
         if not any(wrong):
             new = dict(zip(old, reversed(old), strict=True))

@@ -32,7 +32,7 @@ class Captions:
     images: Mapping[str, CaptionedImages]
     graphs: Mapping[str, Sequence[nx.MultiDiGraph]]
     gold: Mapping[str, list[nx.MultiDiGraph]] | None = None
-    with_swaps: bool = False  # whether those of test are also read as `data.swaps` has them
+    with_swaps: Sequence[str] = ()  # splits that are also read as `data.swaps` has them
 
     def captions(self, split: str) -> list[str]:
         """The captions of a split."""

@@ -36,7 +36,8 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Rank the test set without any training; values as of `train.train_and_score`.
 
     baseline "random": scores drawn by the seed; "ridge": see `ridge`, reads naming the texts;
-    "truth": the scores of an oracle, reads naming which. "ideal bag" has "in family" alone.
+    "truth": the scores of an oracle, reads naming which. "ideal bag" has "in family" alone, and
+    "trigrams" `method.swap_values`.
     """
     started, test = time.process_time(), arrays.splits["test"]
     kind, reads = job.system["baseline"], job.system.get("reads", "")
@@ -44,6 +45,10 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         assert arrays.ideal_bag is not None
         right = np.concatenate([arrays.ideal_bag, np.full(len(test.features), np.nan)])
         return Answer({"test": {"in family": right}}, seconds=time.process_time() - started)
+    if kind == "trigrams":
+        assert arrays.plausible is not None
+        values = method.swap_values(*arrays.plausible, test.swaps, len(test.features))
+        return Answer({"test": values}, seconds=time.process_time() - started)
     if kind == "truth":
         scores = arrays.truth[reads]
     elif kind == "ridge":

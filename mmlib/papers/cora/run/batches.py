@@ -210,11 +210,21 @@ class Split:
 
     texts: as a "graph", a "sequence" and, in the world, a "gold" graph; those of test also with
     parse errors, "edge 30" being 30 % with a moved edge; for a BERT, "graph, pieces" and so on.
+    swaps: kind -> the row of each caption's swap in "graph, swapped" and so on, or -1 (`swap_all`).
     """
 
     features: np.ndarray  # (images, regions, d), possibly memory-mapped
     image_of: np.ndarray  # (captions,): rows of `features`
     texts: Mapping[str, Texts]
+    swaps: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def image_of_swaps(self) -> np.ndarray:
+        """Rows (swaps,) of `features`."""
+        row, caption = np.unique(
+            np.concatenate([rows for rows in self.swaps.values()]), return_index=True
+        )
+        return self.image_of[caption[row >= 0] % len(self.image_of)]
 
     @property
     def captions_of(self) -> list[np.ndarray]:
@@ -235,8 +245,8 @@ class Arrays:
     bert: tuple[str, str] = ("", "")  # a BERT's folder, and a hash of its weights
     family: int = 1  # so many neighbouring images differ in structure alone
     ideal_bag: np.ndarray | None = None  # (test captions,): see `data.world.ideal_bag`
-    # kind -> the row of each test caption's swap in "graph, swapped" and so on, or -1 (`swap_all`)
-    swaps: Mapping[str, np.ndarray] = field(default_factory=dict)
+    # Of test captions and of their swaps (`data.swaps.plausibility`).
+    plausible: tuple[np.ndarray, np.ndarray] | None = None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -244,9 +254,10 @@ class Arrays:
         digest = hashlib.sha256(
             repr((self.vocabulary, self.queries, self.bert[1], self.family)).encode()
         )
-        values: dict[str, Any] = {"embeddings": self.embeddings, **self.truth, **self.swaps}
+        values: dict[str, Any] = {"embeddings": self.embeddings, **self.truth}
         for name, split in self.splits.items():
             values |= {f"{name} features": split.features, f"{name} image_of": split.image_of}
+            values |= {f"{name} swaps, {kind}": rows for kind, rows in split.swaps.items()}
             for kind, texts in split.texts.items():
                 values |= {f"{name} {kind} {key}": value for key, value in vars(texts).items()}
         for name, value in values.items():
@@ -274,6 +285,8 @@ class Batch:
     text: TextBatch
     same: Tensor  # (B, B): rows of one image
     contains: Tensor | None  # (B, O): the image has the entity; None for sequences
+    swapped: TextBatch | None = None  # of the captions `of_swapped` (S,), for `System.swapped`
+    of_swapped: Tensor | None = None
 
 
 def training_batches(
@@ -287,6 +300,8 @@ def training_batches(
     how = replace(settings, delimiters=settings.delimiters or system.bert)  # in a BERT's pieces
     match = "caption" if system.form == "authors" else "image"
     captions_of = split.captions_of
+    exchanged = split.texts[f"{system.reads}, swapped"] if system.swapped else None
+    swaps = np.column_stack([*split.swaps.values()]) if system.swapped else np.empty((0, 0))
 
     def epoch(number: int) -> Iterator[Batch]:
         rng = np.random.default_rng([seed, number])
@@ -296,7 +311,16 @@ def training_batches(
         for start in range(0, len(rows), how.batch):
             chunk = rows[start : start + how.batch]
             if len(chunk) > 1:  # one pair alone has no negatives
-                yield make_batch(split, texts, chunk, how, rng, captions_of, match, device)
+                batch = make_batch(split, texts, chunk, how, rng, captions_of, match, device)
+                if exchanged is not None:
+                    # Of each caption one of its swaps, if it has any.
+                    draw = np.where(swaps[chunk] < 0, -1, rng.random(swaps[chunk].shape))
+                    of = np.flatnonzero(draw.max(axis=1) >= 0)
+                    if len(of):
+                        text = exchanged.batch(swaps[chunk][of, draw[of].argmax(axis=1)], how, rng)
+                        of_swapped = torch.as_tensor(of, device=device)
+                        batch = replace(batch, swapped=moved(text, device), of_swapped=of_swapped)
+                yield batch
 
     return epoch
 

@@ -11,7 +11,7 @@ from mmlib.papers.cora.data import Study, load_arrays, load_study
 from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.baselines import describe_captions, score, time_queries
 from mmlib.papers.cora.run.batches import Arrays
-from mmlib.papers.cora.run.systems import BASELINES, IDEAL_BAG, ORACLES, PAPER, budget
+from mmlib.papers.cora.run.systems import BASELINES, IDEAL_BAG, ORACLES, PAPER, TRIGRAMS, budget
 from mmlib.papers.cora.run.train import train_and_score
 from mmlib.papers.cora.show import figures, tables
 
@@ -40,6 +40,7 @@ def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[
         for row in (*BASELINES, *(oracle for oracle in ORACLES if oracle["reads"] in arrays.truth))
         for seed in (seeds if row["baseline"] == "random" else [NO_SEED])
     ]
+    scorings += [Job(PAPER, tier, n, TRIGRAMS, NO_SEED) for n in data if data[n].plausible]
     described = [Job(PAPER, tier, name, {"system": systems.CAPTIONS}, NO_SEED) for name in data]
     time_of = {"system": systems.QUERY_TIME}
     timed = [Job(PAPER, tier, n, time_of, NO_SEED, asdict(budget(tier, n))) for n in plain]

@@ -51,6 +51,7 @@ class System:
     residual: bool = False  # ours: skips around each object layer, and a bag of phrases around all
     regions: Literal["attention", "pooling"] = "attention"  # VSE∞ only pools
     losses: str = "HARD + CON + SPEC"  # eq. 13
+    swapped: bool = False  # ours: captions with two things exchanged are negatives, too (NegCLIP)
     hardest: bool = False  # negatives from the first epoch on, whatever the budget says
     entities: bool = True  # whether they take part in L_CON
     margin: float = 0.4  # α
@@ -127,9 +128,11 @@ CORA, TWO_STEP, JOINT, SEQUENCE, BAG, OURS, VSE, GOLD, AUTHORS = (system(name) f
     "CORA", "Two-step, caption losses", "Joint", "Sequence, CORA's rest", "Bag of phrases",
     "Two-step, residual path and short cut", "VSE∞", "CORA, gold graphs", "CORA, authors' form",
 ))  # fmt: skip
-BASELINES, ORACLES, IDEAL_BAG = (_TABLE[name] for name in ("baselines", "oracles", "ideal bag"))
+BASELINES, ORACLES, IDEAL_BAG, TRIGRAMS = (
+    _TABLE[name] for name in ("baselines", "oracles", "ideal bag", "plausibility")
+)
 # All systems in the order of tables, and those that figures tell apart by colours.
-ORDER = [row["system"] for row in (*BASELINES, IDEAL_BAG)]
+ORDER = [row["system"] for row in (*BASELINES, IDEAL_BAG, TRIGRAMS)]
 ORDER += list({**SYSTEMS, **_TABLE["others"]})
 ORDER += [row["system"] for row in ORACLES]
 COMPARED = (CORA.system, OURS.system, BAG.system, TWO_STEP.system, SEQUENCE.system)
@@ -184,10 +187,12 @@ def trained_systems(dataset: str) -> list[System]:
         rows = [row for row in rows if dataset != CLEAR or row.system in _TABLE["on clear"]]
         rows = [row for row in rows if dataset in BUDGETS or not row.hardest]  # the paper's is that
     else:
-        names = CONTROLLED.get(dataset, {}).get("systems", ON_CONTROLLED)
+        names, ending = CONTROLLED.get(dataset, {}).get("systems", ON_CONTROLLED), ""
         if dataset not in CONTROLLED:
-            names = _TABLE[ENDINGS[dataset.removeprefix(original(dataset))]]
+            ending = dataset.removeprefix(original(dataset))
+            names = _TABLE[ENDINGS[ending]]
         rows = [replace(system(name), record_diagnostics=False) for name in names]
+        rows = [row for row in rows if ending == "_things" or not row.swapped]
     if original(dataset) in DATASETS["paper"]:
         rows = [replace(row, contrast="authors") for row in rows]
     return rows
@@ -201,4 +206,5 @@ def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
     else:
         plain = (*BASELINES, IDEAL_BAG, *ORACLES, {"system": QUERY_TIME})
         rows += [{"system": CAPTIONS}, *plain * (dataset == original(dataset))]
+        rows += [TRIGRAMS] * any(dataset.endswith(ending) for ending in REGIONS)
     return {row["system"]: row for row in rows}

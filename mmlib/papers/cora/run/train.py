@@ -145,11 +145,11 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     values |= method.in_folds(similarity, test.image_of)
     if arrays.family > 1:
         values["in family"] = method.right_in_family(similarity, test.image_of, arrays.family)
-    if arrays.swaps and len(members) == 1:
+    if test.swaps and len(members) == 1:
         read = test.texts[f"{system.reads}, swapped"]
-        of_swaps = replace(test, image_of=np.zeros(len(read), dtype=int))  # of no meaning
-        swapped = encode(model, of_swaps, read, run.device).captions
-        values |= method.swap_values(members[0], swapped, arrays.swaps)
+        swapped = encode(model, replace(test, image_of=test.image_of_swaps), read, run.device)
+        own, other = members[0].own, swapped.own
+        values |= method.swap_values(own, other, test.swaps, len(test.features))
     if dev and dev[0].entities is not None:
         # β is chosen on all captions of dev, as many as test has: chosen on first captions alone,
         # it came out too small and reranking harmed.
