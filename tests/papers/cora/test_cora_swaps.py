@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tiny_cora
+import torch
 
 from mmlib.papers.cora import method
 from mmlib.papers.cora.data.swaps import as_plausible, plausibility, swap, swap_all
-from mmlib.papers.cora.run.batches import Split
+from mmlib.papers.cora.run.batches import Split, training_batches
 from mmlib.scenegraph import attributes, from_authors, objects, phrase, relations
 
 ENDS = ("attributes", "name")
@@ -93,6 +94,26 @@ def test_trigrams_know_what_captions_say_and_half_of_what_is_as_plausible():
     own, other = np.array([0, 5.0, 1, 2, 3]), np.array([0, 4.0, 3, -7, 9])
     kept = as_plausible(own, other, np.array([-1, 1, 2, 0, 3]))
     assert kept.tolist() == [-1, -1, 2, 0, -1]  # leads +1, -2, +2 and +10: +2 is -2's partner
+
+
+def test_swaps_are_negatives_of_their_captions_in_training():
+    split = tiny_cora.paired()
+    count = len(split.image_of)
+    rows = np.where(np.arange(count) % 3, np.arange(count), -1)  # each third has none
+    split = replace(
+        split, swaps={"ends": rows, "nouns": np.full(count, -1)},
+        texts=split.texts | {"graph, swapped": split.texts["graph"]},
+    )  # fmt: skip
+    model = tiny_cora.model_of(tiny_cora.HOW, swapped=True)
+    settings = replace(tiny_cora.HOW, captions=2)
+    draw = training_batches(model.system, settings, split, split.texts["graph"], seed=0)
+    (batch,) = draw(0)
+    captions, wrong = (model.encode_texts(text)[0] for text in (batch.text, batch.swapped))
+    assert torch.allclose(wrong, captions[batch.of_swapped], atol=1e-6)
+    assert len(batch.of_swapped) == (rows >= 0).sum()
+    # Here a swap is the caption itself: its lead is 0, so it costs the margin.
+    plain = model.loss(replace(batch, swapped=None, of_swapped=None))
+    assert float(model.loss(batch) - plain) == pytest.approx(model.system.margin, abs=1e-5)
 
 
 def test_a_bag_cannot_tell_a_swap_and_a_graph_can():
