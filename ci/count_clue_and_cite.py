@@ -43,7 +43,7 @@ def count(clue_folder: Path, cite_folder: Path) -> dict[str, pd.DataFrame]:
     scores, of_folds = np.empty(pairs.labels.shape), []
     for rows, held in GroupKFold(5).split(groups, groups=groups):  # folds share no recipe
         fit, rest = pairs.take(rows), pairs.take(held)
-        scores[held] = flickr8k.of_yes(flickr8k.fit_pipeline(fit).predict_proba(rest.texts))
+        scores[held] = flickr8k.fit_pipeline(fit).predict_proba(rest.texts)
         of_folds.append(words_tell(fit, rest))
     words = {f"Clue, {name}": words_tell(train, pairs) for name, pairs in tests.items()}
     words["CITE"] = float(np.mean(of_folds))
@@ -162,7 +162,7 @@ def average_precisions(pipeline: Any, pairs: RelatedPairs) -> pd.DataFrame:
     (the share of positives, which is the AP of guessing). NaN for a relation that the pairs do not
     have. Source: paper, Table 8 (there from image and text).
     """
-    scores, truth = flickr8k.of_yes(pipeline.predict_proba(pairs.texts)), pairs.labels
+    scores, truth = pipeline.predict_proba(pairs.texts), pairs.labels
     images, image_of = np.unique(pairs.image_of, return_inverse=True)
     rng = np.random.default_rng(0)
     drawn = [rng.integers(len(images), size=len(images)) for _ in range(DRAWS)]

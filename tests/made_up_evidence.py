@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from mmlib.core import evidence, recordings
+from mmlib.core.claims import Claim
+from mmlib.core.contrast import Effects
 from mmlib.core.engine import SECONDS
 from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence, in_order
 from mmlib.core.jobs import SERIES
@@ -28,6 +30,17 @@ def evidence_of(rows: Iterable[tuple], header: Mapping[str, Any]) -> Evidence:
         for *key, values, clusters in rows
     ]
     return Evidence(in_order(pd.DataFrame(columns, columns=[*SERIES, "value", "cluster"])), header)
+
+
+def without(made: Evidence, *systems: str) -> Evidence:
+    """The same evidence where some systems were not run."""
+    return Evidence(made.series[~made.series["system"].isin(systems)], made.header)
+
+
+def effects_of(claims: Iterable[Claim], made: Evidence, name: str) -> Effects:
+    """The effects of the claim of a name."""
+    [claim] = [claim for claim in claims if claim.id == name]
+    return claim.effects(made)
 
 
 def make(

@@ -276,6 +276,8 @@ def test_small_files_are_recorded_and_judged(clue_folder, monkeypatch, tmp_path)
     named = ("--datasets", "clue", "--systems", "CMCA,CMCM")
     claims = record_in_two_goes(monkeypatch, run, "01", tmp_path, *named)
     assert {claim["verdict"] for claim in claims if claim["id"] == "K6"} == {"undecided"}
+    names = {path.name for path in (tmp_path / "judged").iterdir()}
+    assert {"ledger.csv", "results_clue.csv", "overview.png"} <= names
 
 
 def test_a_system_is_trained_on_pictures_from_end_to_end(clue_folder, monkeypatch):

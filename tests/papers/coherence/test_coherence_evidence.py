@@ -1,24 +1,24 @@
-"""What made-up evidence says: effects of claims, tables and figures; and a small grid recorded."""
+"""What made-up evidence says: effects of claims, tables and figures."""
 
 import json
-from dataclasses import replace
+from functools import partial
 
 import made_up_coherence
 import numpy as np
 import pytest
-import tiny_coherence
+from made_up_evidence import effects_of, without
 from scipy import stats
 
 from mmlib.core.claims import assess, ledger
-from mmlib.core.engine import Resources
 from mmlib.core.evidence import Evidence
 from mmlib.core.tables import paper_values
-from mmlib.papers.coherence import claims, experiment, run, show
+from mmlib.papers.coherence import claims, experiment, show
 from mmlib.papers.coherence.claims import CLAIMS
 from mmlib.papers.coherence.data import pairs as collections
 from mmlib.papers.coherence.data.pairs import CITE, CLUE, FEW, HELPFUL, MANY, UNDECIDING
-from mmlib.papers.coherence.run import CMCA, CMCM, PAIRS
-from mmlib.suite import record
+from mmlib.papers.coherence.run import PAIRS
+
+effects = partial(effects_of, experiment.ALL_CLAIMS)
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +31,6 @@ def made_up_pairs():
     return made_up_coherence.make("controlled", collections.COLLECTIONS["controlled"])
 
 
-def effects(evidence, name):
-    [claim] = [one for one in experiment.ALL_CLAIMS if one.id == name]
-    return claim.effects(evidence)
-
-
 def level(evidence, system, metric="rank", dataset="Clue-like"):
     return np.log2(evidence.values(dataset, system, metric)).mean()
 
@@ -46,10 +41,6 @@ def changed(evidence, change, **where):
     rows = np.logical_and.reduce([series[column] == name for column, name in where.items()])
     series.loc[rows, "value"] = series.value[rows].map(change)
     return Evidence(series, evidence.header)
-
-
-def without(evidence, *systems):
-    return Evidence(evidence.series[~evidence.series.system.isin(systems)], evidence.header)
 
 
 # --- Claims --------------------------------------------------------------------------------------
@@ -260,29 +251,3 @@ def test_medr_and_its_deviation_are_those_of_the_authors_script(table, script):
         # The script's ten pools have a deviation that is a little larger with n - 1.
         below = listed.loc[name, f"{column}_std"]
         assert below - 0.06 < printed.loc[name, "MedR_std"] < below * (10 / 9) ** 0.5 + 0.06, name
-
-
-# --- The record ----------------------------------------------------------------------------------
-
-
-def test_a_grid_is_recorded_added_to_and_assessed(monkeypatch, tmp_path):
-    """Two systems on toy pairs, four epochs each."""
-    monkeypatch.setattr(run, "trained_systems", lambda dataset: [CMCA, CMCM])
-    monkeypatch.setattr(run, "budget", lambda *_: tiny_coherence.HOW)
-    monkeypatch.setattr(collections, "relations_of", lambda dataset: tiny_coherence.RELATIONS)
-    toy = replace(
-        experiment.EXPERIMENT, datasets=lambda tier: ["Clue-like"], budget=run.budget,
-        load_study=lambda *_: None, load_arrays=lambda *_: {"Clue-like": tiny_coherence.tiny()},
-    )  # fmt: skip
-    monkeypatch.setattr(experiment, "EXPERIMENT", toy)
-    folder, jobs = tmp_path / "evidence", Resources(workers=1, folder=tmp_path / "jobs")
-    first = record.record("01", "world", [0], resources=jobs, folder=folder)
-    both = record.record("01", "world", [0, 1], resources=jobs, folder=folder)
-    assert both.seeds == [0, 1]
-    for name in ("CMCA", "CMCM", "Random"):
-        ranks = [of.values("Clue-like", name, "rank", [0]).tolist() for of in (first, both)]
-        assert ranks[0] == ranks[1]
-    text = record.write_judgement("01", "world", tmp_path / "out", folder)
-    assert "K2 " in text.replace("\n", " ")
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"verdicts.json", "ledger.csv", "results_Clue-like.csv", "overview.png"} <= names

@@ -64,8 +64,7 @@ def test_a_classifier_finds_the_words_that_were_put_in(classifier):
     assert (table["low"] > table["chance"]).all()
     assert (table["AP"] > table["chance"] + 0.1).all()
     assert list(table["chance"]) == list(test.labels.mean(0))
-    found = classifier.pipeline.predict_proba(["a beautiful dog", "A beautiful dog ."])
-    plain, dressed = noisy.of_yes(found)
+    plain, dressed = classifier.pipeline.predict_proba(["a beautiful dog", "A beautiful dog ."])
     np.testing.assert_array_equal(plain, dressed)
 
 

@@ -81,9 +81,3 @@ def together(*parts):
     for name in ("data", "settings"):
         head[name] = {k: v for part in parts for k, v in part.header[name].items()}
     return records.Evidence(pd.concat([part.series for part in parts]), head)
-
-
-def without(evidence, *systems):
-    """The same evidence where some systems were not run."""
-    series = evidence.series[~evidence.series.system.isin(systems)]
-    return records.Evidence(series, evidence.header)

@@ -85,9 +85,3 @@ def make(tier="world", seeds=4):
         settings={dataset: asdict(systems.BUDGETS[dataset])}, data={dataset: "made up"},
     )  # fmt: skip
     return made_up_evidence.evidence_of(rows, head)
-
-
-def without(evidence, *names):
-    """The same evidence where some systems were not run."""
-    series = evidence.series[~evidence.series.system.isin(names)]
-    return records.Evidence(series, evidence.header)

@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import asdict
+from functools import partial
 
 import made_up_entailment
 import numpy as np
 import pytest
+from made_up_evidence import effects_of, without
 
 from mmlib.core.claims import assess, ledger
 from mmlib.core.evidence import Evidence
@@ -15,12 +17,8 @@ from mmlib.papers.entailment.run import systems
 from mmlib.papers.entailment.run.jobs import stages
 from mmlib.papers.entailment.run.systems import FAMILIES, MINING, ORIGINS, PAIRS, name_of
 
+effects = partial(effects_of, CLAIMS)
 WORLD, PHOTOGRAPHS = (made_up_entailment.make(tier) for tier in ("world", "flickr8k"))
-
-
-def effects(evidence, name):
-    [claim] = [one for one in CLAIMS if one.id == name]
-    return claim.effects(evidence)
 
 
 def test_a_budget_survives_a_file():
@@ -38,14 +36,6 @@ def test_stages_hold_every_system_once_a_seed(tier):
     order = [name for name, _ in jobs]
     assert order.index("Full") < order.index(MINING) < order.index("CLIP-like, both (miner)")
     assert order.index("ALBEF-like, start") < order.index(MINING)
-
-
-def test_variants_differ_from_the_reference_in_what_they_are_called():
-    every = {row.system: row for row in systems.variants("world")}
-    base = every["CLIP-like, extra golden"]
-    assert (base.use, base.golden) == ("none", True)
-    assert every["CLIP-like, exclusion (all)"].golden  # as many steps
-    assert not every["CLIP-like, plain"].golden
 
 
 # --- Claims --------------------------------------------------------------------------------------
@@ -129,5 +119,5 @@ def test_each_retriever_that_may_be_the_weakest_is_tested():
 
 @pytest.mark.parametrize("gone", ["w/o TE data", "CLIP-like, extra golden", "Full"])
 def test_missing_systems_are_no_crash(gone):
-    less = made_up_entailment.without(WORLD, gone)
+    less = without(WORLD, gone)
     assert len(ledger([assess(c, less) for c in CLAIMS])) == len(CLAIMS)

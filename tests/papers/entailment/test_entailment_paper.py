@@ -75,7 +75,8 @@ def test_small_files_are_read_recorded_and_judged(tmp_path, monkeypatch, capsys)
     begun = photographs.load_paper(BUDGET, 0).arrays
     assert "of 114 tensors: {'cross': 26, 'text': 21, 'words': 21}" in capsys.readouterr().err
     assert begun.fingerprint != data.fingerprint
-    where, few = Resources(workers=1, folder=tmp_path / "jobs"), ["Full", "CLIP-like, start"]
+    where = Resources(workers=1, folder=tmp_path / "jobs")
+    few = ["Full", "CLIP-like, start", "CLIP-like, both (miner)"]
     for some in (few[:1], few):
         record.record("02", "paper", [0], systems=some, folder=tmp_path, resources=where)
     assert "INCOMPLETE: " in record.write_judgement("02", "paper", tmp_path / "out", tmp_path)

@@ -1,4 +1,4 @@
-"""Stage A, weak sets, stage B, what is measured, and a small record, on toy pictures."""
+"""Stage A, weak sets, stage B, and what is measured and described, on toy pictures."""
 
 from dataclasses import asdict, replace
 
@@ -10,14 +10,13 @@ from oracles import entail_at_k
 from sklearn.metrics import average_precision_score
 
 from mmlib.core import engine
-from mmlib.core.engine import Resources
 from mmlib.core.jobs import Job, Run
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.papers.entailment.data.arrays import People
 from mmlib.papers.entailment.method.metrics import by_people, measured, rarity, recalls
 from mmlib.papers.entailment.method.retrievers import build
 from mmlib.papers.entailment.method.revision import Revision, Weak, train
-from mmlib.papers.entailment.run import jobs, retriever, systems
+from mmlib.papers.entailment.run import judge, retriever, systems
 from mmlib.papers.entailment.run.retriever import (
     mined,
     rank_baseline,
@@ -28,7 +27,6 @@ from mmlib.papers.entailment.run.retriever import (
     weak_set,
 )
 from mmlib.papers.entailment.run.systems import Variant
-from mmlib.suite import record
 
 ARRAYS = tiny.arrays()
 TRAIN, TEST = ARRAYS.splits["train"], ARRAYS.splits["test"]
@@ -294,27 +292,11 @@ def test_a_stopped_stage_goes_on_from_its_last_epoch(family, state, tmp_path):
             assert torch.equal(value, again.state_dict()[name]), name
 
 
-def test_evidence_is_recorded_and_judged(monkeypatch, tmp_path):
-    """A few systems, by the suite's own commands."""
-    names = ("Full", "CLIP-like, start", "CLIP-like, extra golden", "CLIP-like, both (miner)")
-    for group in ("judges", "variants"):
-        rows = [row for row in getattr(systems, group)("world") if row.system in names]
-        monkeypatch.setattr(systems, group, lambda tier, rows=rows: rows)
-    monkeypatch.setattr(jobs, "BUDGETS", {"world": tiny.BUDGET})
-    experiment = replace(
-        jobs.EXPERIMENT, budget=lambda *_: tiny.BUDGET, load_study=lambda tier, names: None,
-        load_arrays=lambda study, tier: {"world": ARRAYS},
-    )  # fmt: skip
-    monkeypatch.setattr(record, "experiment_of", lambda number: experiment)
-    where = Resources(workers=1, folder=tmp_path / "jobs")
-    evidence = record.record("02", "world", [0, 1], resources=where, folder=tmp_path / "ev")
-    pairs = ARRAYS.tests["edits"]
+def test_pairs_and_images_of_tests_are_described():
+    described, pairs = judge.describe_pairs(None, ARRAYS).values, ARRAYS.tests["edits"]
     numbers = [systems.ORIGINS.index(origin) for origin in pairs.about]
     wanted = {"label": pairs.samples.label, "weight": pairs.weights, "kind": numbers}
     for metric, column in wanted.items():
-        values = evidence.values("world", systems.PAIRS, metric, [0], "edits")
-        assert values[0].tolist() == list(column)
-    foreign = evidence.values("world", systems.PAIRS, "foreign true", [0])[0]
-    assert foreign.tolist() == (TEST.fits.sum(axis=1) - tiny.EACH).tolist()
-    text = record.write_judgement("02", "world", tmp_path / "out", tmp_path / "ev")
-    assert "J1 " in text.replace("\n", " ")
+        assert described["edits"][metric].tolist() == list(column)
+    foreign = TEST.fits.sum(axis=1) - tiny.EACH
+    assert described["test"]["foreign true"].tolist() == foreign.tolist()

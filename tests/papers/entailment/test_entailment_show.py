@@ -4,6 +4,7 @@ import made_up_entailment
 import numpy as np
 import pandas as pd
 import pytest
+from made_up_evidence import without
 from scipy import stats
 
 from mmlib.papers.entailment import show
@@ -54,7 +55,7 @@ def test_table_3_has_all_printed_columns_and_ours_at_both_shares():
     }  # fmt: skip
     for column, values in wanted.items():
         assert table.loc["Only TE", column] == mean(values), column
-    less = show.table3(made_up_entailment.without(WORLD, "w/o BERT"), "world").loc["w/o BERT"]
+    less = show.table3(without(WORLD, "w/o BERT"), "world").loc["w/o BERT"]
     assert less["F0.5", "paper"] == "74.6"
     assert set(less.drop("paper", level=1)) == {"–"}
 

@@ -12,14 +12,7 @@ from mmlib.core.records import CaptionedImages, normalised
 from mmlib.papers.links.data import builders
 from mmlib.papers.links.data.builders import cohesive, random_documents, stress, unlabelled_articles
 from mmlib.papers.links.data.documents import SPLITS, cluster_numbers
-from mmlib.papers.links.data.sessions import (
-    CAPTIONS,
-    by_session,
-    look_alikes,
-    organic,
-    photo_number,
-    sessions,
-)
+from mmlib.papers.links.data.sessions import CAPTIONS, by_session, organic, photo_number, sessions
 
 coco, mixed5 = (partial(random_documents, kind) for kind in ("coco", "mixed5"))
 THEMES = 12
@@ -292,7 +285,7 @@ def test_documents_of_sessions_are_uneven_and_shown_again_with_other_captions(up
 
 def test_look_alikes_are_disjoint_and_near():
     unit = np.repeat(np.eye(4), 3, axis=0)
-    groups = look_alikes(unit, np.arange(12), np.array([3]), np.random.default_rng(0))
+    groups = builders.look_alikes(unit, np.arange(12), np.random.default_rng(0), lambda: 3)
     assert {tuple(sorted(group.tolist())) for group in groups} == {
         (0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11)
     }  # fmt: skip

@@ -27,7 +27,7 @@ def relation_pipeline() -> Any:
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
-    from sklearn.multioutput import MultiOutputClassifier
+    from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline, make_union
 
     shared = {"preprocessor": normalised, "sublinear_tf": True}
@@ -35,17 +35,12 @@ def relation_pipeline() -> Any:
         TfidfVectorizer(token_pattern=r"\w+", ngram_range=(1, 2), min_df=2, **shared),
         TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=5, **shared),
     )
-    return make_pipeline(features, MultiOutputClassifier(LogisticRegression(max_iter=1000)))
+    return make_pipeline(features, OneVsRestClassifier(LogisticRegression(max_iter=1000)))
 
 
 def fit_pipeline(pairs: RelatedPairs) -> Any:
-    """`relation_pipeline`, fitted. ValueError for a relation that is always or never positive."""
+    """`relation_pipeline`, fitted: its `predict_proba` gives (texts, relations)."""
     return relation_pipeline().fit(pairs.texts, pairs.labels.astype(int))
-
-
-def of_yes(probabilities: Sequence[np.ndarray]) -> np.ndarray:
-    """scikit-learn's probabilities of no and yes, (texts, 2) a relation -> (texts, relations)."""
-    return np.stack([of_class[:, 1] for of_class in probabilities], axis=1)
 
 
 class RelationClassifier(NamedTuple):
@@ -61,7 +56,7 @@ class RelationClassifier(NamedTuple):
 
     def labels(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, relations) bool: at or above the threshold."""
-        return of_yes(self.pipeline.predict_proba(texts)) >= self.thresholds
+        return self.pipeline.predict_proba(texts) >= self.thresholds
 
 
 def train_classifier(train: RelatedPairs) -> RelationClassifier:
@@ -69,7 +64,6 @@ def train_classifier(train: RelatedPairs) -> RelationClassifier:
 
     From these on, held-out pairs have as many positives as people gave (ties may add some): 0.5
     leaves Subjective without any, and the threshold of the best F1 calls nearly all Visible.
-    Raises ValueError for a relation that is always or never positive.
     """
     scores, counts = np.sort(held_out(train), axis=0), train.labels.sum(axis=0)
     thresholds = scores[len(scores) - counts, np.arange(len(counts))]
@@ -97,10 +91,10 @@ def held_out(pairs: RelatedPairs, folds: int = 5) -> np.ndarray:
 
     groups = np.unique(sharing_groups(pairs), return_inverse=True)[1]
     shuffled = np.random.default_rng(0).permutation(groups.max() + 1)[groups]
-    return of_yes(cross_val_predict(
+    return cross_val_predict(
         relation_pipeline(), list(pairs.texts), pairs.labels.astype(int), groups=shuffled,
         cv=GroupKFold(folds), method="predict_proba",
-    ))  # fmt: skip
+    )  # fmt: skip
 
 
 def labelled_pairs(

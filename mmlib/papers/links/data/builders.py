@@ -264,28 +264,41 @@ def cohesive(photos: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
 def _similar_groups(
     rows: np.ndarray, vectors: np.ndarray, ceiling: float, rng: Rng
 ) -> list[np.ndarray]:
-    free = np.zeros(len(vectors), dtype=bool)
-    free[rows] = True
-    groups = []
-    for anchor in rng.permutation(rows):
-        if not free[anchor]:
-            continue
-        free[anchor] = False
-        cosines = np.where(free, _products(vectors, vectors[anchor]), -np.inf)
-        nearby = min(10 * GROUP, int(free.sum()))
-        near = np.argpartition(-cosines, nearby - 1)[:nearby] if nearby else np.arange(0)
-        group = [int(anchor)]
-        for row in near[np.argsort(-cosines[near], kind="stable")].tolist():
-            # Without near-duplicates of one already in the group.
-            if len(group) < GROUP and _products(vectors[group], vectors[row]).max() <= ceiling:
-                group.append(row)
-        if len(group) == GROUP:
-            free[group] = False
-            groups.append(np.array(group))
+    groups = look_alikes(vectors, rows, rng, ceiling=ceiling)
     # 1 - |mean|^2 of unit vectors: 0 where all are equal.
     spreads = [1.0 - float(np.square(vectors[group].mean(axis=0)).sum()) for group in groups]
     limit = np.quantile(spreads, TIGHTEST) if groups else 0.0
     return [group for group, spread in zip(groups, spreads, strict=True) if spread <= limit]
+
+
+def look_alikes(
+    unit: np.ndarray, rows: np.ndarray, rng: Rng, size: Callable[[], int] = lambda: GROUP,
+    ceiling: float = np.inf,
+) -> list[np.ndarray]:  # fmt: skip
+    """Disjoint groups of `rows` of unit vectors: a random free one with its nearest free ones.
+
+    size: -> how many the next group has. ceiling: the highest cosine in a group, so that
+    near-duplicates stay apart. An image without enough free ones near it is in no group.
+    """
+    free = np.zeros(len(unit), dtype=bool)
+    free[rows] = True
+    groups = []
+    for anchor in rng.permutation(rows):
+        count = size()
+        if not free[anchor] or free.sum() < count:
+            continue
+        free[anchor] = False
+        cosines = np.where(free, _products(unit, unit[anchor]), -np.inf)
+        nearby = min(10 * count, int(free.sum()))
+        near = np.argpartition(-cosines, nearby - 1)[:nearby]
+        group = [int(anchor)]
+        for row in near[np.argsort(-cosines[near], kind="stable")].tolist():
+            if len(group) < count and _products(unit[group], unit[row]).max() <= ceiling:
+                group.append(row)
+        if len(group) == count:
+            free[group] = False
+            groups.append(np.array(group))
+    return groups
 
 
 def _products(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from mmlib.papers.links.data.builders import (
     Splits,
     assemble,
     image_vectors,
+    look_alikes,
 )
 from mmlib.papers.links.data.documents import SPLITS, Corpus
 
@@ -149,7 +150,8 @@ def organic(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corp
         for turn in count() if split == "train" else range(TURNS):
             shown = groups
             if split == "train":
-                shown = [*groups, *look_alikes(unit, outside, sizes, grouping)]
+                others = look_alikes(unit, outside, grouping, lambda: int(grouping.choice(sizes)))
+                shown = [*groups, *others]
                 shown = [shown[index] for index in grouping.permutation(len(shown))]
             for number, rows in enumerate(shown):
                 cluster = 0 if split == "train" else number
@@ -160,23 +162,3 @@ def organic(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corp
                 yield Draft(turn, cluster, rows, captions.draw(writers, rows, len(writers)), 2)
 
     return assemble("organic", dealt, drafts, n_docs, seed)
-
-
-def look_alikes(
-    unit: np.ndarray, rows: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
-) -> list[np.ndarray]:
-    """Disjoint groups of `rows`: a random one and its nearest free ones, as many as drawn."""
-    free = np.zeros(len(unit), dtype=bool)
-    free[rows] = True
-    groups = []
-    for anchor in rng.permutation(rows):
-        size = int(rng.choice(sizes))
-        if not free[anchor] or free.sum() < size:
-            continue
-        free[anchor] = False
-        candidates = np.flatnonzero(free)
-        cosines = np.einsum("ij,j->i", unit[candidates], unit[anchor])
-        nearest = candidates[np.argsort(-cosines, kind="stable")[: size - 1]]
-        free[nearest] = False
-        groups.append(np.array([anchor, *nearest]))
-    return groups
