@@ -2,7 +2,7 @@
 
     python ci/hygiene.py check     say what is wrong with them
     python ci/hygiene.py fix       remove what executing left behind (metadata, progress bars)
-    python ci/hygiene.py execute   execute them in place with their default parameters, then fix
+    python ci/hygiene.py execute   execute them in place, with defaults and without data, then fix
 
 Each takes names of notebooks; without, all of the folder notebooks/.
 """
@@ -10,11 +10,13 @@ Each takes names of notebooks; without, all of the folder notebooks/.
 import argparse
 import base64
 import io
+import os
 import re
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import nbformat
 import pages
@@ -22,7 +24,7 @@ import papermill
 from PIL import Image
 
 from mmlib.core.paths import write_atomic
-from mmlib.suite import course, parameters, runner
+from mmlib.suite import course, parameters, record, runner
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -59,9 +61,8 @@ def fix(nb: nbformat.NotebookNode) -> None:
         for output in list(cell.get("outputs", [])):
             data = output.get("data", {})
             lines = output.get("text", "").strip().splitlines()
-            if output.get("name") == "stderr" and all(PROGRESS.search(line) for line in lines):
-                cell.outputs.remove(output)  # a progress bar as text
-            elif WIDGET in data:  # or as a widget, which few viewers show
+            bar = output.get("name") == "stderr" and all(map(PROGRESS.search, lines))
+            if bar or WIDGET in data:  # few viewers show the latter
                 cell.outputs.remove(output)
             elif PNG in data:
                 data[PNG] = _in_few_colours(data[PNG])
@@ -164,20 +165,19 @@ def _cell_problems(cell: nbformat.NotebookNode, number: int) -> list[str]:
         if re.search(r"#\s*(NBVAL_|PYTEST_VALIDATE)", cell.source):
             found.append("a marker of nbval's in a comment: use the tag")
         found += [fault for output in cell.outputs for fault in _output_faults(output)]
+        if "record.photographs(" in cell.source and record.DRAWN not in str(cell.outputs):
+            found.append("shows photographs, which are others': ci/hygiene.py execute mends it")
     return [f"cell {number}: {fault}" for fault in found]
 
 
 def _output_faults(output: nbformat.NotebookNode) -> list[str]:
     if output.output_type == "error":
         return [f"failed with {output.ename}"]
-    if output.output_type == "stream":
-        if output.name == "stderr":
-            return [f"wrote to stderr: {output.text.strip()[:80]}"]
-        data = {"text/plain": output.text}
-    else:
-        data = output.data
-    odd = [kind for kind in data if kind.endswith(("+json", "svg+xml", "pdf"))]
-    bad = [f"an output of type {kind}" for kind in odd]
+    if output.get("name") == "stderr":
+        return [f"wrote to stderr: {output.text.strip()[:80]}"]
+    data = output.get("data", {"text/plain": output.get("text", "")})
+    odd = ("+json", "svg+xml", "pdf")
+    bad = [f"an output of type {kind}" for kind in data if kind.endswith(odd)]
     text = "\n".join(str(value) for kind, value in data.items() if kind.startswith("text/"))
     for pattern, what in ((MACHINE, "a path of this machine"), (ADDRESS, "an address in memory")):
         if match := pattern.search(text):
@@ -194,7 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
     status = 0
     for path in args.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb")):
         found, source = [], path
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, MMLIB_DATA=folder):
             if args.command == "execute":
                 source = Path(folder) / path.name
                 failed = runner.execute(path.resolve(), source, {}, args.timeout)

@@ -13,21 +13,14 @@ from pathlib import Path
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.files import listed
-from mmlib.core.paths import data_dir
+from mmlib.core.paths import data_dir, table_beside
 from mmlib.data import cite, clue, flickr8k, karpathy, precomputed, registry, sick, snli_ve
 from mmlib.data.pairs import unreadable
 from mmlib.features import sets
 from mmlib.features.store import open_features
 from mmlib.papers.links.data.paper import read_corpus
 
-KARPATHY_SPLITS = {
-    "coco": {"train": 82783, "restval": 30504, "val": 5000, "test": 5000},
-    "flickr30k": {"train": 29000, "val": 1014, "test": 1000},
-}
-PHOTOGRAPHS = {
-    "flickr30k": ({"Images": 31783}, "dataset_flickr30k.json"),
-    "mscoco": ({"train2014": 82783, "val2014": 40504}, "dataset_coco.json"),
-}
+KARPATHY_SPLITS, PHOTOGRAPHS = table_beside(__file__).values()
 TABLES = {"clue": clue, "cite": cite, "sick": sick, "snli_ve": snli_ve}
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from mmlib.core.effects import crossed
 from mmlib.core.errors import DataError
 from mmlib.core.files import regular_file
-from mmlib.core.paths import write_atomic
+from mmlib.core.paths import table_beside, write_atomic
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.core.records import CaptionedImages
 from mmlib.core.tables import without_formulas
@@ -23,15 +23,7 @@ from mmlib.suite import record
 from mmlib.suite.encoders import Encoder, batches, python_file
 from mmlib.world import captioned_images
 
-# By chance a caption's image comes in the middle.
-NO_BETTER = (
-    "These scores are hardly better than chance. Are rows and columns in the order that --items "
-    "writes, and do scores differ? Among equal ones the right one counts as the last."
-)
-TIES = (
-    "Equal scores move figures: among them the right one counts as the last in the first row and "
-    "in the differences, as the first in the second row. Save scores of a higher precision."
-)
+NO_BETTER, TIES = table_beside(__file__).values()  # what a warning says
 
 
 @dataclass(frozen=True)

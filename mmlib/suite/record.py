@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import rc_context
+from matplotlib.figure import Figure
 
 from mmlib.core import plots, recordings
 from mmlib.core.claims import Assessment, assess, ledger, parts_table
@@ -26,8 +27,10 @@ from mmlib.core.tables import without_formulas, write_json
 from mmlib.data import flickr8k
 from mmlib.features import sets
 from mmlib.suite.papers import experiment as experiment_of
+from mmlib.world import captioned_images
 
 FEATURES = "flickr8k/features/*"  # among the inputs of an experiment that reads photographs
+DRAWN = "No photographs of Flickr8k are here: four drawings take their place."
 
 
 def record(
@@ -213,6 +216,22 @@ def assessments(number: str, evidence: Evidence) -> list[Assessment]:
     """Every claim of a paper that is about the evidence's tier, assessed with all of its seeds."""
     claims = experiment_of(number).claims_of(evidence.header["tier"])
     return [assess(claim, evidence) for claim in claims]
+
+
+def photographs() -> Figure:
+    """What verdicts on photographs are about: four of Flickr8k, each with its shortest caption.
+
+    Where the data folder has none, drawings of the picture world, and it says so. A notebook with
+    photographs is not to be committed: they are others' (`ci/hygiene.py check`).
+    """
+    try:
+        images = flickr8k.load("test", features=None)
+        print("Four photographs of Flickr8k, each with its shortest caption:")
+    except DataError:
+        images = captioned_images("test", 4)
+        print(DRAWN)
+    pictures, texts = map(images.open_image, range(4)), [min(c, key=len) for c in images.captions]
+    return plots.show_pictures([*pictures], texts[:4], columns=4)
 
 
 def made(makers: Mapping[str, Callable[[], Any]], gaps: Sequence[str]) -> tuple[dict, list[str]]:

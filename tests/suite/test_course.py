@@ -21,7 +21,8 @@ from scripts import NOTEBOOKS, ROOT
 from tiny_notebooks import LESSON, committed_notebook, five_exercises, lesson, stdout, write_answers
 
 from mmlib.suite import course
-from mmlib.suite.course import CourseError, NoAnswer, WrongAnswer, checks, versions
+from mmlib.suite.course import checks, versions
+from mmlib.suite.course.checks import CourseError, NoAnswer, WrongAnswer
 from mmlib.suite.course.form import read_teacher
 
 # Numbers, choices and functions

@@ -423,3 +423,9 @@ def test_only_systems_that_are_named_are_trained(tmp_path, monkeypatch, systems,
     make(tmp_path)  # only what is missing
     assert len(trained(tmp_path)) == 12
     assert done.items() <= files(tmp_path).items()
+
+
+def test_drawings_take_the_place_of_photographs_that_are_not_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    assert len(record.photographs().axes) == 4
+    assert capsys.readouterr().out == f"{record.DRAWN}\n"

@@ -6,16 +6,7 @@ and a check, which calls `number`, `choice` or `function`. Its worked answer lie
 `grading.grade` grades what comes back.
 """
 
-from mmlib.suite.course.checks import (
-    CourseError,
-    NoAnswer,
-    WrongAnswer,
-    choice,
-    function,
-    number,
-    solved,
-)
+from mmlib.suite.course.checks import choice, function, number, solved
 from mmlib.suite.course.form import FORM, exercises, form_faults
 
-__all__ = ["FORM", "CourseError", "NoAnswer", "WrongAnswer", "choice", "exercises", "form_faults"]
-__all__ += ["function", "number", "solved"]
+__all__ = ["FORM", "choice", "exercises", "form_faults", "function", "number", "solved"]
