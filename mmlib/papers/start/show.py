@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -31,7 +29,7 @@ def match_tables(
 
     data: tensors on the CPU, as are the models; models: title of a panel -> model. The caption is
     the picture's longest, its own picture is on the diagonal, and a column is the softmax of the
-    caption's cosines times `scale` (0: the model's own). Colours follow the square root of shares.
+    caption's cosines times `scale` (0: the model's own). A quarter and more is darkest.
     """
     figure, axes = plt.subplots(1, len(models), figsize=(9, 4.2), sharey=True, squeeze=False)
     lengths = np.where(data.image_of == np.arange(pictures)[:, None], data.lengths, 0)
@@ -41,14 +39,14 @@ def match_tables(
         *_, read = model.text_states(data.ids[captions], data.lengths[captions])
         scaled = scale * seen @ read.T if scale else model.similarities(seen, read)
         shares = 100 * scaled.softmax(dim=0)
-        look: dict[str, Any] = {"norm": PowerNorm(0.5, 0, 100), "interpolation": "nearest"}
-        cells = axis.imshow(shares.numpy(), "Blues", **look)
+        cells = axis.imshow(shares.numpy(), "Blues", interpolation="nearest", vmin=0, vmax=25)
         own = shares.diagonal().mean()
         axis.set_title(f"{title}: {own:.0f} % to the own picture", fontsize=10)
         axis.set_xlabel("caption")
         axis.grid(visible=False)
     axes[0, 0].set_ylabel("picture")
-    figure.colorbar(cells, ax=axes[0], label="share that a caption gives a picture, %", shrink=0.8)
+    bar = figure.colorbar(cells, ax=axes[0], extend="max", shrink=0.8)
+    bar.set_label("share that a caption gives a picture, %")
     return figure
 
 
