@@ -122,7 +122,7 @@ def _tags(cell: nbformat.NotebookNode) -> set[str]:
 def _parameter_problems(nb: nbformat.NotebookNode) -> list[str]:
     try:
         names = set(parameters.default_parameters(nb.cells))
-    except parameters.ParameterError as error:
+    except ValueError as error:
         return [str(error)]
     found = [f"no parameter {name}" for name in sorted(PARAMETERS - names)]
     unread = sorted(parameters.unread_parameters(nb.cells, names))

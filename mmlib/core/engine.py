@@ -49,6 +49,10 @@ class Resources:
         """The folder of finished jobs: no job of a processor is taken for one of a GPU."""
         return self.folder or job_folder(self.device)
 
+    def path(self, function: Callable[..., Any], job: Job, data: Data) -> Path:
+        """The file of a job once it is finished."""
+        return self.jobs / f"{job_key(function, job, data)}.job"
+
 
 def job_key(function: Callable[..., Any], job: Job, data: Data) -> str:
     """Under which name a job is kept: what is done, for which job, on which data, by which code."""
@@ -68,27 +72,25 @@ def job_folder(device: str = "cpu") -> Path:
 def run_jobs(
     stage: Stage,
     data: Mapping[str, Data],
-    resources: Resources | None = None,
+    resources: Resources = Resources(),
     label: str = "jobs",
-    on_answer: Callable[[Job, Answer], object] = lambda job, answer: None,
+    on_answer: Callable[[Job, Answer], str | None] = lambda job, answer: None,
 ) -> list[Answer]:
     """Answers in the order of the stage's jobs; what is finished is taken from the jobs' folder.
 
-    on_answer: is called with each finished job, in the order of finishing.
-
-    Stops at the first failure; what was finished stays, and a training that was stopped goes on
-    from its last epoch.
+    on_answer: is called with each finished job, in the order of finishing, and says what to write
+    beside the progress bar. Stops at the first failure; what was finished stays, and a training
+    that was stopped goes on from its last epoch.
     """
-    resources = resources or Resources()
     folder, jobs = resources.jobs, stage.jobs
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{job_key(stage.function, job, data[job.dataset])}.job" for job in jobs]
+    paths = [resources.path(stage.function, job, data[job.dataset]) for job in jobs]
     answers: dict[int, Answer] = {}
     for i, (path, job) in enumerate(zip(paths, jobs, strict=True)):
         if kept_answer := read_answer(path):
             answers[i] = kept_answer
             on_answer(job, kept_answer)
-    devices = _devices(resources, stage.parallel)
+    devices = devices_of(resources, stage.parallel)
     calls = [
         (stage.function, i, job, data[job.dataset], devices[n % len(devices)], paths[i])
         for n, (i, job) in enumerate((i, job) for i, job in enumerate(jobs) if i not in answers)
@@ -97,17 +99,18 @@ def run_jobs(
         finished = on_cluster(_run, calls, resources.cluster, stage.parallel) if calls else ()
     else:
         finished = in_processes(_run, calls, min(len(devices), len(calls)) or 1, ordered=False)
-    for i, answer in tqdm(finished, total=len(calls), desc=label, disable=not calls):
+    bar = tqdm(finished, total=len(calls), desc=label, disable=not calls)
+    for i, answer in bar:
         write_answer(paths[i], answer)
         paths[i].with_suffix(".pt").unlink(missing_ok=True)
         for half in folder.glob(f".{paths[i].stem}.*.partial*"):  # of workers that were killed
             half.unlink(missing_ok=True)
         answers[i] = answer
-        on_answer(jobs[i], answer)
+        bar.set_postfix_str(on_answer(jobs[i], answer) or "")
     return [answers[i] for i in range(len(jobs))]
 
 
-def _devices(resources: Resources, parallel: bool) -> list[str]:
+def devices_of(resources: Resources, parallel: bool = True) -> list[str]:
     """The device of each worker: every GPU in turn for "cuda", else the one that is named."""
     device, workers = resources.device, resources.workers if parallel else 1
     if resources.cluster:

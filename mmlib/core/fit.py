@@ -141,11 +141,8 @@ def _resume(
             if broken := archive.testzip():
                 raise ValueError(f"{broken} has another checksum")
         saved = torch.load(path, map_location=device, weights_only=True)
-        if not isinstance(saved, dict):
-            raise TypeError("it holds something else")
         history, best = saved["history"], saved["best"]
-        needed = {"dev_loss"} if keep == "best" else set()
-        if not isinstance(history, list) or not all(needed <= set(h) for h in history):
+        if not all(keep == "last" or "dev_loss" in figures for figures in history):
             raise ValueError("its history is none")
         if keep == "best":
             model.load_state_dict(best)  # fails now, not after the training

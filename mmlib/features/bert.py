@@ -185,11 +185,11 @@ class BertEncoder(nn.Module):
         batch: int = 64,
         progress: str | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Token states of every text, computed in evaluation mode, and how many each text has.
+        """Token states of every text, computed in evaluation mode.
 
-        Returns states (texts, longest, width) float16, zeros after a text's length, and lengths
-        (texts,) int64; [CLS] and [SEP] are tokens.
-        max_tokens: tokens of a text that are read, at least 3; None for as many as BERT has
+        Returns states (tokens, width) float16 of all texts after one another, and how many tokens
+        each text has, (texts,) int64; [CLS] and [SEP] are left out.
+        max_tokens: tokens of a text that are read, those two too; None for as many as BERT has
         positions. batch: texts at a time, which are of like length. progress: a title for the
         progress bar; None for no bar.
         """
@@ -199,8 +199,9 @@ class BertEncoder(nn.Module):
         longest = min(max_tokens or positions, positions)
         read = self.tokenizer([*map(canonical, texts)] or [""], truncation=True, max_length=longest)
         pieces = [torch.tensor(row, dtype=torch.int64) for row in read["input_ids"][: len(texts)]]
-        lengths = np.array([len(row) for row in pieces], dtype=np.int64)
-        states = np.zeros((len(pieces), lengths.max(initial=0), self.width), dtype=np.float16)
+        lengths = np.array([len(row) - 2 for row in pieces], dtype=np.int64)
+        ends = np.cumsum(lengths)
+        states = np.empty((int(lengths.sum()), self.width), dtype=np.float16)
         order = np.argsort(-lengths, kind="stable")
         device, was_training = next(self.bert.parameters()).device, self.training
         self.eval()
@@ -208,10 +209,10 @@ class BertEncoder(nn.Module):
             for start in trange(0, len(order), batch, desc=progress, disable=progress is None):
                 rows = order[start : start + batch]
                 ids = pad_sequence([pieces[i] for i in rows], batch_first=True).to(device)
-                mask = torch.arange(ids.shape[1]) < torch.from_numpy(lengths[rows])[:, None]
-                mask = mask.long().to(device)  # which alone says what is padding
-                hidden = torch.where(mask[..., None].bool(), self(ids, mask), 0.0)
-                states[rows, : hidden.shape[1]] = hidden.half().cpu().numpy()
+                mask = torch.arange(ids.shape[1]) < torch.from_numpy(lengths[rows])[:, None] + 2
+                hidden = self(ids, mask.long().to(device))  # which alone says what is padding
+                for row, of_text in zip(rows, hidden.half().cpu().numpy(), strict=True):
+                    states[ends[row] - lengths[row] : ends[row]] = of_text[1 : lengths[row] + 1]
         finally:
             self.train(was_training)
         return states, lengths

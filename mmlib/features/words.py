@@ -72,10 +72,8 @@ class TokenStates:
         merged: text -> the texts that it was merged from, whose tokens are its own.
         """
         ends = np.cumsum(lengths) + len(SPECIAL)
-        self._span = {
-            text: range(int(end - n), int(end))
-            for text, end, n in zip(texts, ends, lengths, strict=True)
-        }
+        spans = map(range, (ends - lengths).tolist(), ends.tolist())
+        self._span = dict(zip(texts, spans, strict=True))
         self.merged, self.states = merged, states
 
     @classmethod
@@ -94,8 +92,7 @@ class TokenStates:
         def read() -> dict[str, np.ndarray]:
             encoder = BertEncoder.from_pretrained(folder, "frozen")
             states, lengths = encoder.token_states_all(texts, most + 2, progress="token states")
-            inner = [row[1 : n - 1] for row, n in zip(states, lengths, strict=True)]
-            return {"states": np.concatenate(inner), "lengths": lengths - 2}
+            return {"states": states, "lengths": lengths}
 
         check_files(folder)
         content = [file_hash(folder / name) for name in MODEL_FILES]

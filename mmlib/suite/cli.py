@@ -47,7 +47,10 @@ Cluster = Annotated[str, Option(metavar="ADDRESS", help="of a Dask scheduler")]
 OwnNumbers = Annotated[int | None, Option("--seed", min=0, help="draws one exercise a notebook")]
 Weights = Annotated[str | None, Option(help="of a kept model's network, if not torchvision's")]
 Notebooks = Annotated[Path | None, Option(file_okay=False, help="folder of the notebooks")]
+DataSet = Annotated[str, Argument(help="of `mmlib data list`")]
 TIERS: Sequence[str] = get_args(RecordTier)
+SHOWN = 50  # problems of a data set
+FOLDERS = {"flickr30k": "Images", "mscoco": "."}  # of photographs; of flickr8k its reader says
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -399,13 +402,6 @@ def mistakes(numbers: Numbers = None, notebooks: Notebooks = None) -> None:
 
     for path in select(notebooks, numbers):
         print(grading.mistakes(path))
-
-
-SHOWN = 50  # problems of a data set
-FOLDERS = {"flickr30k": "Images", "mscoco": "."}  # of photographs; of flickr8k its reader says
-
-
-DataSet = Annotated[str, Argument(help="of `mmlib data list`")]
 
 
 @data.command("list")

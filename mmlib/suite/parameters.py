@@ -12,29 +12,38 @@ from pathlib import Path
 from typing import Any
 
 from mmlib.core import paths
+from mmlib.core.errors import DataError
 
 EVIDENCE = ("recorded", "compute")
 DEVICE = re.compile(r"auto|(cpu|cuda|mps)(:\d+)?")  # core.device knows which are there
 SEEDS = range(2**31)  # evidence keeps them in 32 bits
 
 
-class ParameterError(ValueError):
-    """A parameter that a notebook does not know, never reads, or cannot be given."""
+def read_notebook(path: Path) -> Any:
+    """A notebook's file. Raises DataError for one that cannot be read."""
+    import nbformat  # late: it takes seconds, and a notebook does without
+
+    try:
+        nbformat.validate(notebook := nbformat.read(path, as_version=4))
+    except Exception as error:  # nbformat raises many kinds
+        reason = str(error).partition("\n")[0][:80]
+        raise DataError(f"{path}: no notebook ({reason}); get it again") from None
+    return notebook
 
 
 def default_parameters(cells: Sequence[Any]) -> dict[str, Any]:
     """Names and defaults in the cell tagged `parameters`, which holds only `name = literal` lines.
 
     A value computed in that cell would keep its old result when papermill injects another, so
-    such a line raises ParameterError, as does a missing cell, and one that is not Python.
+    such a line raises DataError, as does a missing cell, and one that is not Python.
     """
     tagged = [c for c in cells if "parameters" in c.get("metadata", {}).get("tags", [])]
     if len(tagged) != 1:
-        raise ParameterError(f"{len(tagged)} cells are tagged `parameters`; there must be one")
+        raise DataError(f"{len(tagged)} cells are tagged `parameters`; there must be one")
     try:
         lines = ast.parse(tagged[0]["source"]).body
     except SyntaxError as error:
-        raise ParameterError(f"the parameters cell is not Python ({error})") from None
+        raise DataError(f"the parameters cell is not Python ({error})") from None
     defaults = {}
     for line in lines:
         try:
@@ -42,7 +51,7 @@ def default_parameters(cells: Sequence[Any]) -> dict[str, Any]:
             defaults[target.id] = ast.literal_eval(line.value)  # type: ignore[attr-defined]
         except (ValueError, AttributeError):
             shown = ast.unparse(line).splitlines()[0]
-            raise ParameterError(
+            raise DataError(
                 f"the parameters cell holds `{shown}`; write only `name = literal` there "
                 "and derive the rest in a later cell"
             ) from None
@@ -76,34 +85,28 @@ def unread_parameters(cells: Sequence[Any], names: Iterable[str]) -> set[str]:
 def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, Any]:
     """All parameters that `notebook` will run with: its defaults overlaid by `parameters`.
 
-    Raises ParameterError for a name that the notebook does not know or never reads, for a value
+    Raises DataError for a name that the notebook does not know or never reads, for a value
     that is not plain data, and for one that `check_values` refuses or that is no text as its
     default is.
     """
-    import nbformat  # late: it takes seconds, and a notebook does without
-
-    try:
-        cells = nbformat.read(notebook, as_version=4).cells
-    except Exception as error:  # nbformat raises many kinds
-        reason = str(error).partition("\n")[0][:80]
-        raise ParameterError(f"{notebook}: no notebook ({reason}); get it again") from None
+    cells = read_notebook(notebook).cells
     try:
         defaults = default_parameters(cells)
         if unknown := ", ".join(sorted(set(parameters) - set(defaults))):
-            raise ParameterError(f"knows no parameter {unknown}; it has {', '.join(defaults)}")
+            raise DataError(f"knows no parameter {unknown}; it has {', '.join(defaults)}")
         if unread := ", ".join(sorted(unread_parameters(cells, parameters))):
-            raise ParameterError(
+            raise DataError(
                 f"never reads the parameter {unread}, so setting it would change nothing"
             )
         values = json.loads(json.dumps(parameters))  # in JSON a tuple is a list
         check_values(notebook.stem[:2], defaults | values)
         for name, value in values.items():
             if isinstance(defaults[name], str) and not isinstance(value, str):
-                raise ParameterError(f"{name} is {value!r:.80}; it must be text")
+                raise DataError(f"{name} is {value!r:.80}; it must be text")
     except TypeError as error:
-        raise ParameterError(f"{notebook.name}: a parameter is not plain data: {error}") from None
-    except ParameterError as error:
-        raise ParameterError(f"{notebook.name}: {error}") from None
+        raise DataError(f"{notebook.name}: a parameter is not plain data: {error}") from None
+    except DataError as error:
+        raise DataError(f"{notebook.name}: {error}") from None
     return defaults | values
 
 
@@ -111,7 +114,7 @@ def check_values(number: str, values: Mapping[str, Any]) -> None:
     """Refuse what the parameters of a notebook cannot be; other names may be anything.
 
     number: of the notebook, such as "04". values: by name; in the notebook itself `globals()`.
-    Raises ParameterError, which names the parameter and what it may be.
+    Raises DataError, which names the parameter and what it may be.
     """
     for name, allowed in _allowed(number, values):
         value = values.get(name)
@@ -126,7 +129,7 @@ def check_values(number: str, values: Mapping[str, Any]) -> None:
             *most, last = map(str, allowed)
             words = f"{', '.join(most)} or {last}"
         if name in values and not fits:
-            raise ParameterError(f"{name} is {value!r:.80}; it must be {words}")
+            raise DataError(f"{name} is {value!r:.80}; it must be {words}")
 
 
 def _allowed(number: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -159,7 +162,7 @@ def use(number: str, values: Mapping[str, Any]) -> None:
     number: of the notebook, such as "04"; values: by name, in the notebook itself `globals()`.
     `evidence` is "recorded", "compute", or a folder with recordings, which are then the recorded
     ones; a relative one is seen from the working directory. `features` is as of `mmlib run
-    --features`; empty: the default. Raises ParameterError, which names the parameter and what it
+    --features`; empty: the default. Raises DataError, which names the parameter and what it
     may be.
     """
     evidence = values.get("evidence", EVIDENCE[0])
@@ -169,9 +172,9 @@ def use(number: str, values: Mapping[str, Any]) -> None:
 
 
 def evidence_folder(name: Any) -> Path:
-    """The folder of evidence of that name. Raises ParameterError where it has no recording."""
+    """The folder of evidence of that name. Raises DataError where it has no recording."""
     if not isinstance(name, str) or not any(Path(name).expanduser().glob("*/*/*/*.parquet")):
-        raise ParameterError(
+        raise DataError(
             f"evidence is {name!r:.80}; it must be recorded or compute, or a folder with "
             "recordings, TIER/PAPER/DATASET/*.parquet"
         )

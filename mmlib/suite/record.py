@@ -1,5 +1,6 @@
 """`mmlib record` makes a paper's evidence, `mmlib judge` reads it."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from dataclasses import replace as replaced
@@ -12,14 +13,14 @@ from matplotlib.figure import Figure
 
 from mmlib.core import plots, recordings
 from mmlib.core.claims import Assessment, assess, ledger, parts_table
-from mmlib.core.engine import Resources, run_jobs, tidy
+from mmlib.core.engine import SECONDS, Resources, devices_of, run_jobs, tidy
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, features_text
 from mmlib.core.evidence import header as header_of
 from mmlib.core.experiment import Experiment
 from mmlib.core.files import PICTURES, alone, file_hash, listed
 from mmlib.core.forest import forest
-from mmlib.core.jobs import NO_SEED, Answer, Job
+from mmlib.core.jobs import JOB, NO_SEED, Answer, Job
 from mmlib.core.parallel import connect
 from mmlib.core.paths import OWN_EVIDENCE, data_dir, evidence_dir, own_dataset, write_atomic
 from mmlib.core.recordings import incomplete
@@ -107,19 +108,36 @@ def record(
         missing = [
             replaced(stage, jobs=[
                 job for job in stage.jobs
-                if (job.dataset, job.system["system"], job.seed) not in recorded
+                if _key(job) not in recorded
                 and (not systems or job.system["system"] in systems
                      or (job.seed == NO_SEED and stage.parallel))
             ])
             for stage in stages
         ]  # fmt: skip
+        todo = [
+            _key(job) for stage in missing for job in stage.jobs
+            if job.settings and job.seed != NO_SEED
+            and not resources.path(stage.function, job, data[job.dataset]).exists()
+        ]  # fmt: skip
+        means = {key[:2]: old.means(*key[:2], SECONDS, JOB) for key in todo if old}
+        took = {key: float(seconds.mean()) for key, seconds in means.items() if len(seconds)}
+        at_once = len(devices_of(resources))
+        of = f"of {len({system for _, system, _ in todo})} systems (--systems takes some)"
+        print(f"{_left(todo, took, at_once)}, {of}", file=sys.stderr)
         answers: list[tuple[Job, Answer]] = []
+
+        def on_answer(job: Job, answer: Answer) -> str:
+            answers.append((job, answer))
+            if (key := _key(job)) in todo:
+                todo.remove(key)
+                took[key[:2]] = answer.seconds
+            return _left(todo, took, at_once)
+
         finished = False
         try:
             for stage in missing:
                 run_jobs(
-                    stage, data, resources,
-                    on_answer=lambda job, answer: answers.append((job, answer)),
+                    stage, data, resources, on_answer=on_answer,
                     label=f"{experiment.paper}, {tier}: {stage.function.__name__}",
                 )  # fmt: skip
             finished = True
@@ -129,6 +147,19 @@ def record(
                 anew = data.keys() if replace else ()
                 recordings.write(folder, tidy(trained, values, data), header, anew)
         return recordings.read(folder)
+
+
+def _key(job: Job) -> tuple[str, str, int]:
+    return job.dataset, job.system["system"], job.seed
+
+
+def _left(
+    todo: Sequence[tuple[str, str, int]], took: Mapping[tuple[str, str], float], at_once: int
+) -> str:
+    """How many trainings are left, and about how long: as their systems took, else the mean."""
+    mean = sum(took.values()) / max(len(took), 1)
+    hours = sum(took.get(key[:2], mean) for key in todo) / 3600 / max(min(at_once, len(todo)), 1)
+    return f"{len(todo)} trainings left" + (f", about {hours:.1f} h" if hours else "")
 
 
 def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:

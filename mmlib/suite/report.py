@@ -44,14 +44,10 @@ RUNS = re.compile(r"(javascript|vbscript|data:text/html)", re.IGNORECASE)  # a l
 FILTERS = (outcomes.clock, effect_text, outcomes.figures_line, outcomes.verdict_counts)
 
 
-class ReportError(ValueError):
-    """A run that no report can be made of, or a folder that must not be overwritten."""
-
-
 def write(run: Path, out: Path | None = None) -> Path:
     """Write the site of a run into `out`, by default its folder `report`; returns its index.html.
 
-    An older report is replaced. Raises ReportError for a run that cannot be read, with the file
+    An older report is replaced. Raises DataError for a run that cannot be read, with the file
     that is missing or broken and what to do, and for an `out` that holds something else, or more
     than a report.
     """
@@ -61,10 +57,10 @@ def write(run: Path, out: Path | None = None) -> Path:
     entries = sorted(out.iterdir()) if out.is_dir() else []
     if entries or out.is_file():
         if not (index.is_file() and GENERATOR in index.read_text("utf-8", errors="replace")):
-            raise ReportError(f"{out} is no report of mmlib, so it stays; name another folder")
+            raise DataError(f"{out} is no report of mmlib, so it stays; name another folder")
         pages = {path.stem for path in out.glob("*.html")}
         if foreign := [path.name for path in entries if path.stem not in {*pages, "summary"}]:
-            raise ReportError(
+            raise DataError(
                 f"{out} holds {foreign[0]}, no part of a report; move it away, or name another"
             )
     summary, notebooks = _read(folder)
@@ -95,17 +91,17 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     try:
         summary = outcomes.strict_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ReportError(f"{path} cannot be read ({error}); {again}") from None
+        raise DataError(f"{path} cannot be read ({error}); {again}") from None
     if fault := outcomes.form_fault(outcomes.FORMS["summary.json"], summary):
-        raise ReportError(f"{path}: {fault}; {again}")
+        raise DataError(f"{path}: {fault}; {again}")
     _refuse_links(path)
     try:
         return summary, [_notebook(folder, entry) for entry in summary["notebooks"]]
-    except ReportError:
+    except DataError:
         raise
     except Exception as error:  # nbformat raises many kinds
         fault = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise ReportError(f"{folder}: {fault}; {again}") from None
+        raise DataError(f"{folder}: {fault}; {again}") from None
 
 
 def _notebook(folder: Path, entry: dict[str, Any]) -> dict[str, Any]:
@@ -143,13 +139,13 @@ def _notebook(folder: Path, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_links(*files: Path) -> None:
-    """Raise ReportError for a file of a run that is a link, or none: what it leads to is private.
+    """Raise DataError for a file of a run that is a link, or none: what it leads to is private.
 
     The run's folder itself is resolved.
     """
     for path in files:
         if path.resolve() != path or not path.is_file():
-            raise ReportError(
+            raise DataError(
                 f"{path} is a link or no file, and a report shows only a run's own files; put the "
                 "file itself there, or take it away"
             )

@@ -33,10 +33,11 @@ from tqdm import tqdm
 
 from mmlib import __version__
 from mmlib.core import paths
+from mmlib.core.errors import DataError
 from mmlib.core.files import alone
 from mmlib.core.parallel import on_cluster
 from mmlib.suite.outcomes import RESULTS, NotebookReport, read_results
-from mmlib.suite.parameters import ParameterError, check_parameters
+from mmlib.suite.parameters import check_parameters
 
 TIME_LIMITS = {"world": 1800.0, "flickr8k": 4 * 3600.0, "paper": 72 * 3600.0}  # seconds a notebook
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -81,25 +82,20 @@ def execute(notebook: Path, executed: Path, parameters: dict[str, Any], timeout:
         mininterval=0.2 if watched else 10.0, position=None if watched else 0,
     )  # fmt: skip
 
-    def show_cell(cell: Any, cell_index: int) -> None:
-        bar.n = cell_index + 1
-        bar.update(0)
-
     # The path of a socket must be short, and that of TMPDIR may be long. A kernel that outlives
     # its notebook by a second may still write into the folder.
-    short = None if os.name == "nt" else "/tmp"
-    with tempfile.TemporaryDirectory("", "mmlib-", short, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory("", "mmlib-", "/tmp", ignore_cleanup_errors=True) as folder:
         # No kernelspec of the user's: python3 is then this interpreter.
         kernel = AsyncKernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
         kernel.connection_file = f"{folder}/kernel.json"
-        if os.name != "nt":  # sockets in a folder of ours: no race for a port
-            kernel.transport, kernel.ip = "ipc", f"{folder}/k"
+        # Sockets in a folder of ours: no race for a port.
+        kernel.transport, kernel.ip = "ipc", f"{folder}/k"
         client = NotebookClient(
-            nb, km=kernel, on_cell_start=show_cell,
+            nb, km=kernel,
+            on_cell_start=lambda cell, cell_index: bar.update(cell_index + 1 - bar.n),
             extra_arguments=["--IPKernelApp.exec_lines=" + END_WITH.format(os.getpid())],
             coalesce_streams=True, record_timing=False, iopub_timeout=60,
-            shutdown_kernel="immediate",
-            startup_timeout=math.ceil(timeout),
+            shutdown_kernel="immediate", startup_timeout=math.ceil(timeout),
             timeout_func=lambda cell: max(1, math.ceil(deadline - time.monotonic())),
         )  # fmt: skip
         problem = traceback = ""
@@ -140,7 +136,7 @@ def environment(private: str) -> dict[str, str]:
 def run_notebook(
     notebook: Path, out_dir: Path, parameters: dict[str, Any], timeout: float
 ) -> NotebookReport:
-    """Run one notebook and check what it leaves. Raises ParameterError, see `check_parameters`.
+    """Run one notebook and check what it leaves. Raises DataError, see `check_parameters`.
 
     out_dir: gets `<stem>.ipynb`, executed, and the folder `<stem>/` of results. parameters: values
     to inject; `out` is set here. timeout: seconds that the whole notebook may take.
@@ -177,14 +173,14 @@ def run_notebooks(
     They start in the order given; the reports are by name.
     All parameters are checked before the first notebook starts. Writes `out_dir/summary.json`.
     cluster: address of a Dask scheduler, on whose workers they run side by side; the folders must
-    have the same names there. Raises ParameterError, also where `out_dir` is the folder of a
+    have the same names there. Raises DataError, also where `out_dir` is the folder of a
     notebook, and DataError where no scheduler answers, or another run writes into `out_dir`.
     """
     out_dir = out_dir.resolve()
     for notebook in notebooks:
         check_parameters(notebook, parameters)
         if notebook.resolve() == out_dir / notebook.name:
-            raise ParameterError(
+            raise DataError(
                 f"the results would take the place of {notebook}: name another folder for them"
             )
     busy = f"{out_dir}: another run writes there; wait for its end, or give this one another --out"

@@ -24,13 +24,12 @@ from torch import Tensor
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.files import file_hash, read_tensors, regular_file, write_tensors
 from mmlib.core.paths import PACKAGE
-from mmlib.core.records import Samples
 from mmlib.data.overlap import Weights
 from mmlib.features import backbones
 from mmlib.features.encoders import Shape
 from mmlib.features.text import tokenize
 from mmlib.features.words import Words, padded
-from mmlib.papers.entailment.data.arrays import Arrays, encode, read_retriever
+from mmlib.papers.entailment.data.arrays import Arrays, encode, read_retriever, samples_of
 from mmlib.papers.entailment.method.calibration import ALL_INPUTS, Calibration, Scale, frozen
 from mmlib.papers.entailment.method.classifier import Classifier, Settings, classifier
 from mmlib.papers.entailment.method.metrics import best_threshold
@@ -168,11 +167,7 @@ class Scorer(Encoder):
         say_cut(pairs.caption, lambda t: len(words.ids(t)) <= how.max_hypothesis, "captions")
         say_cut(premise, lambda t: len(words.ids(t)) <= how.max_premise, "other captions together")
         joined = dict(zip(premise, pairs.others, strict=True))
-        samples = Samples(
-            premise, tuple(pairs.caption), np.arange(n), np.zeros(n, dtype=int),
-            ("mme",) * n, ("yours",) * n,  # type: ignore[arg-type]
-            tuple(map(str, range(n))),
-        )  # fmt: skip
+        samples = samples_of(np.arange(n), tuple(pairs.caption), premise, "yours")
         inputs = frozen(self.retriever, self.words, images, texts, stems, joined).inputs(samples)
         lengths = how.max_premise, how.max_hypothesis
         deep = scores(self.judge, encode(samples, self.words, self.words, *lengths), images)

@@ -155,14 +155,11 @@ def test_the_first_failure_stops_the_rest_and_what_is_finished_stays(tmp_path, w
 
 
 def test_devices_are_dealt_out(monkeypatch):
-    def dealt(device, workers):
-        return engine._devices(Resources(device, workers), parallel=True)
-
-    assert dealt("cpu", 3) == ["cpu"] * 3
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert dealt("cuda", 0) == ["cuda:0", "cuda:1"]
-    assert dealt("cuda", 3) == ["cuda:0", "cuda:1", "cuda:0"]
-    assert dealt("cuda:1", 0) == ["cuda:1"]
+    both, three = ["cuda:0", "cuda:1"], ["cuda:0", "cuda:1", "cuda:0"]
+    dealt = {("cpu", 3): ["cpu"] * 3, ("cuda", 0): both, ("cuda", 3): three}
+    for asked, devices in {**dealt, ("cuda:1", 0): ["cuda:1"]}.items():
+        assert engine.devices_of(Resources(*asked)) == devices
 
 
 # --- Kept answers ----------------------------------------------------------------------------

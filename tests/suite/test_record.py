@@ -408,11 +408,14 @@ def test_what_fails_of_a_whole_record_is_an_error():
     ("systems", "jobs"),
     [(["a"], 4), (["a,b"], 8), (["a", "b"], 8), (["b, with a comma"], 4), (["b , a"], 8), ([], 12)],
 )
-def test_only_systems_that_are_named_are_trained(tmp_path, monkeypatch, systems, jobs):
+def test_only_systems_that_are_named_are_trained(tmp_path, monkeypatch, capfd, systems, jobs):
     names = ("a", "b", "b, with a comma")
     use(monkeypatch, systems=names)
     found = make(tmp_path, systems=systems)
     assert len(trained(tmp_path)) == jobs
+    said = capfd.readouterr().err
+    assert said.startswith(f"{jobs} trainings left, of {jobs // 4} systems (--systems takes some)")
+    assert f"{jobs - 1} trainings left, about 0.0 h" in said
     done = files(tmp_path)
     assert found.recordings[0]["inapplicable"] == {"even": []}
     for wrong, said in (("c", "no system 'c' here; did you mean b, "), ("b, A", "no system 'A'")):
@@ -422,6 +425,8 @@ def test_only_systems_that_are_named_are_trained(tmp_path, monkeypatch, systems,
         make(tmp_path, systems=["a"], replace=True)
     make(tmp_path)  # only what is missing
     assert len(trained(tmp_path)) == 12
+    two = [("odd", "a", 0), ("odd", "b", 0), ("odd", "b", 1)]  # the second system as the mean
+    assert record._left(two, {("odd", "a"): 7200.0}, 2) == "3 trainings left, about 3.0 h"
     assert done.items() <= files(tmp_path).items()
 
 

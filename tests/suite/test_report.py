@@ -420,7 +420,7 @@ BREAKAGES = [
 @pytest.mark.parametrize(("harm", "message"), BREAKAGES)
 def test_broken_runs_give_one_clear_error(run, harm, message):
     harm(run)
-    with pytest.raises(report.ReportError, match=re.escape(message)) as error:
+    with pytest.raises(DataError, match=re.escape(message)) as error:
         report.write(run)
     there = (run / "summary.json").exists()
     mend = "run it again: mmlib run --out|put the file itself there"
@@ -443,9 +443,9 @@ def test_only_an_old_report_is_replaced(run, tmp_path, monkeypatch):
     report.write(run, mine)
     assert not (site / "old.html").exists()
     (site / "CNAME").write_text("mine")
-    with pytest.raises(report.ReportError, match="holds CNAME, no part of a report"):
+    with pytest.raises(DataError, match="holds CNAME, no part of a report"):
         report.write(run, mine)
     assert (site / "CNAME").read_text() == "mine"
     for other in (run, run / "summary.json"):
-        with pytest.raises(report.ReportError, match="is no report of mmlib"):
+        with pytest.raises(DataError, match="is no report of mmlib"):
             report.write(run, other)

@@ -194,7 +194,7 @@ def test_results_of_an_earlier_run_do_not_count(tiny, tmp_path, monkeypatch):
 
 
 def test_results_never_take_the_place_of_the_notebook(tiny):
-    with pytest.raises(runner.ParameterError, match="name another folder"):
+    with pytest.raises(runner.DataError, match="name another folder"):
         runner.run_notebooks([tiny], tiny.parent, {}, 12)
 
 

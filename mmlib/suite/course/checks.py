@@ -28,10 +28,6 @@ class WrongAnswer(Exception):
         return [str(self)]
 
 
-class CourseError(ValueError):
-    """A version of the course or marks that cannot be made."""
-
-
 @dataclass(frozen=True)
 class Key:
     """What an answer is compared with.

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import yaml
 
+from mmlib.core.errors import DataError
 from mmlib.core.paths import notebooks_dir
-from mmlib.suite.course.checks import CourseError
+from mmlib.suite.parameters import read_notebook
 
 FORM = ("exercise (markdown)", "blank (code)", "check (code)")
 TAGS = {role.split()[0] for role in FORM}
@@ -97,32 +98,25 @@ def read_teacher(path: Path, seed: int | None = None) -> Teacher:
     """A notebook of the repository, with its worked answers.
 
     Those of `04_document_links.ipynb` are in `answers/04.py` beside it. seed: draws what one
-    exercise asks about, as `answers/private.yaml` says. Raises CourseError where one cannot be read
+    exercise asks about, as `answers/private.yaml` says. Raises DataError where one cannot be read
     or has an incomplete exercise.
     """
-    import nbformat  # late: it takes a second, and a notebook's checks do without
-
-    try:
-        notebook = nbformat.read(path, as_version=4)
-        nbformat.validate(notebook)
-    except Exception as error:  # nbformat raises whatever a malformed file leads to
-        fault = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise CourseError(f"{path} is not a valid notebook: {fault}") from error
+    notebook = read_notebook(path)
     if faults := form_faults(notebook.cells):
-        raise CourseError(f"{path.name}: {faults[0]}")
+        raise DataError(f"{path.name}: {faults[0]}")
     found, folder = exercises(notebook.cells), path.parent
     if not (folder / "answers").is_dir() and (notebooks_dir() / path.name).is_file():
         folder = notebooks_dir()  # a copy of a notebook alone
     beside = folder / "answers" / f"{path.stem[:2]}.py"
     answers = _answers(beside) if found else {}
     if unchecked := [exercise.number for exercise in found if not exercise.expression]:
-        raise CourseError(
+        raise DataError(
             f"{path.name}: the check of exercise {unchecked[0]} does not end with "
             "course.number, course.choice or course.function"
         )
     numbers = [exercise.number for exercise in found if answers.get(exercise.number)]
     if numbers != [*answers] or len(numbers) < len(found):
-        raise CourseError(f"{beside} answers the exercises {[*answers]}, not those of {path.name}")
+        raise DataError(f"{beside} answers the exercises {[*answers]}, not those of {path.name}")
     answered = [replace(one, **answers[one.number]) for one in found]
     private = beside.with_name("private.yaml").read_text("utf-8") if seed is not None else "{}"
     for number, draws in yaml.safe_load(private).get(path.stem[:2], {}).items():
@@ -146,7 +140,7 @@ def _answers(path: Path) -> dict[int, dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CourseError(f"{path}: the worked answers cannot be read: {error}") from None
+        raise DataError(f"{path}: the worked answers cannot be read: {error}") from None
     answers: dict[int, dict[str, Any]] = {}
     for markdown, body in ANSWER.findall(text):
         prose = re.sub("^# ?", "", body, flags=re.MULTILINE).strip() if markdown else ""

@@ -28,9 +28,10 @@ import nbformat
 import pandas as pd
 from tqdm import tqdm
 
+from mmlib.core.errors import DataError
 from mmlib.core.files import file_hash, printable
 from mmlib.core.paths import write_atomic
-from mmlib.suite.course.checks import CourseError, Key, NoAnswer, WrongAnswer, judge
+from mmlib.suite.course.checks import Key, NoAnswer, WrongAnswer, judge
 from mmlib.suite.course.form import HEADING, Teacher, read_teacher, role
 from mmlib.suite.course.worker import serve
 
@@ -49,7 +50,7 @@ class Kernel:
     """A process that has run all of a notebook but its exercises, until it is closed.
 
     keys: of the notebook's checks by exercise. memory: bytes of a fork beyond its own. Raises
-    CourseError where the notebook, its answers or its checks fail.
+    DataError where the notebook, its answers or its checks fail.
     """
 
     def __init__(self, teacher: Teacher, memory: int = 2**31) -> None:
@@ -83,7 +84,7 @@ class Kernel:
                 return
             message = f"its checks say right for the exercises {[*self.keys]} alone"
         self.close()
-        raise CourseError(f"{name}: {message}")
+        raise DataError(f"{name}: {message}")
 
     def close(self) -> None:
         """End the process and all that it began."""
@@ -144,11 +145,11 @@ def grade(
     row, too. Rows of an earlier call are kept where hand-in, notebooks, limits and grader are the
     same. Beside `out`, `…_totals.csv` has a row a student. jobs: hand-ins that run at a time.
     seconds, memory: of an answer, and bytes beyond the notebook's own. seed: of students' copies.
-    Returns the totals. Raises CourseError where there is nothing to grade, a limit allows nothing,
+    Returns the totals. Raises DataError where there is nothing to grade, a limit allows nothing,
     a notebook fails, or `out` is another file.
     """
     if not (0 < seconds < math.inf and 0 < memory < math.inf):
-        raise CourseError("the limits of an answer, seconds and memory, are numbers above 0")
+        raise DataError("the limits of an answer, seconds and memory, are numbers above 0")
     teachers = [read_teacher(path, seed) for path in notebooks]
     code = [*notebooks, *(teacher.answers for teacher in teachers)]
     code += sorted(Path(__file__).parent.glob("*.py"))
@@ -157,12 +158,12 @@ def grade(
     totals = out.with_name(f"{out.stem}_totals.csv")
     files = hand_ins(folder, (out, totals))
     if not files:
-        raise CourseError(f"no notebook in {folder}")
+        raise DataError(f"no notebook in {folder}")
     earlier = pd.DataFrame(columns=COLUMNS)
     if out.exists():
         earlier = pd.read_csv(out, dtype=str, keep_default_na=False)
         if list(earlier) != COLUMNS:
-            raise CourseError(f"{out} is no table of marks of this command; name another file")
+            raise DataError(f"{out} is no table of marks of this command; name another file")
     kernels: dict[tuple[int, Path], Kernel] = {}
 
     def kernel_of(teacher: Teacher) -> Kernel:
@@ -180,7 +181,7 @@ def grade(
         about = {"student": student, "file": name}
         try:
             if files[path]:
-                raise CourseError(files[path])
+                raise DataError(files[path])
             content = path.read_bytes()
             about["digest"] = hashlib.sha256(content + setting.encode()).hexdigest()[:16]
             graded = earlier[
@@ -191,7 +192,7 @@ def grade(
             teacher, answers = read_answers(content, teachers)
         except OSError as error:
             return [about | {"result": "error", "reason": f"it cannot be read: {error.strerror}"}]
-        except CourseError as error:
+        except DataError as error:
             return [about | {"result": "error", "reason": str(error)}]
         rows = []
         results = _results(teacher, answers, partial(kernel_of, teacher), seconds)
@@ -272,7 +273,7 @@ def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, 
     """The notebook that a hand-in is of, and its answers by exercise.
 
     It is of that notebook with which it shares most headings of exercises. An answer is the code
-    between such a heading and the check. Raises CourseError for what cannot be graded.
+    between such a heading and the check. Raises DataError for what cannot be graded.
     """
 
     def heading(cell: Any) -> str:
@@ -297,10 +298,10 @@ def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, 
                 cells[number].append(cell.source.strip())
     except Exception as error:  # nbformat raises whatever a malformed file leads to
         fault = f"it is not a notebook: {type(error).__name__}: {error}".splitlines()[0]
-        raise CourseError(fault[:300]) from None
+        raise DataError(fault[:300]) from None
     teacher = max(teachers, key=shared)
     if not shared(teacher):
-        raise CourseError("it has no exercise of the course")
+        raise DataError("it has no exercise of the course")
     return teacher, {number: (cells[number], times[number]) for number in times}
 
 

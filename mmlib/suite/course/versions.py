@@ -9,8 +9,8 @@ from typing import Literal
 import nbformat
 from nbformat.v4 import new_markdown_cell
 
+from mmlib.core.errors import DataError
 from mmlib.core.paths import PACKAGE, notebooks_dir, write_atomic
-from mmlib.suite.course.checks import CourseError
 from mmlib.suite.course.form import Teacher, read_teacher
 
 Version = Literal["student", "answers", "nbgrader"]
@@ -38,14 +38,14 @@ def write(
     plain text. pack: also the package, its evidence and what installs them; notebooks go to
     `notebooks`. seed: as of `read_teacher`. A notebook that is there and differs, such as one with
     a student's work, stays as it is.
-    Returns the notebooks written, and those that stay. Raises CourseError where a notebook cannot
+    Returns the notebooks written, and those that stay. Raises DataError where a notebook cannot
     be read or has an incomplete exercise, or `out` is no folder or holds something else than a
     pack; nothing is written then.
     """
     folder = {"nbgrader": "source/{0}/"}.get(version, "notebooks/" if pack else "")
     teachers = {out / f"{folder}{p.name}".format(p.stem): read_teacher(p, seed) for p in notebooks}
     if out.exists() and not (out.is_dir() and (not pack or (out / "mmlib").is_dir())):
-        raise CourseError(f"{out} is something else; name a new folder, or one of an earlier call")
+        raise DataError(f"{out} is something else; name a new folder, or one of an earlier call")
     copies = {path: _copy(teacher, version) for path, teacher in teachers.items()}
     stay = [p for p, content in copies.items() if p.exists() and p.read_bytes() != content]
     copies = {path: content for path, content in copies.items() if path not in stay}
@@ -88,10 +88,10 @@ def _copy(teacher: Teacher, version: Version) -> bytes:
 
 
 def _packed() -> dict[str, bytes]:
-    """What a folder needs to run by itself. Raises CourseError outside a clone."""
+    """What a folder needs to run by itself. Raises DataError outside a clone."""
     root = PACKAGE.parent
     if not all((root / name).exists() for name in PACKED):
-        raise CourseError("no evidence beside the package: pack in a clone of the repository")
+        raise DataError("no evidence beside the package: pack in a clone of the repository")
     paths = [path for name in PACKED for path in (root / name, *(root / name).rglob("*"))]
     files = {p.relative_to(root).as_posix(): p for p in paths if p.is_file() and p.suffix != ".pyc"}
     return {"README.md": README} | {name: path.read_bytes() for name, path in files.items()}

@@ -139,7 +139,7 @@ class Arrays:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all that trainings and tests read."""
-        digest = hashlib.sha256(np.ascontiguousarray(self.images).tobytes())
+        digest = hashlib.sha256(np.ascontiguousarray(self.images).data)
         for split in self.splits.values():
             digest.update(as_bytes(split.texts))
             for column in (split.rows, split.ids, split.image_of, split.fits):

@@ -100,13 +100,13 @@ def frozen(
     for start in range(0, len(texts), BLOCK):
         some = [words.ids(text)[:MAX_WORDS] for text in texts[start : start + BLOCK]]
         ids, lengths = map(torch.from_numpy, padded(some))
-        of_tokens, _, unit = retriever.text_states(ids, lengths)
-        tokens += [row[1 : n + 1] for n, row in zip(lengths, of_tokens.numpy(), strict=True)]
+        deep, _, unit = retriever.text_states(ids, lengths)
+        tokens += [] if states else [s[1 : n + 1] for n, s in zip(lengths, deep, strict=True)]
         vectors.append(unit)
     text_vectors = torch.cat(vectors).numpy()
     if states is None:
         sentences, numbers = text_vectors, np.array([len(row) for row in tokens])
-        states = TokenStates(texts, np.concatenate(tokens), numbers, merged)
+        states = TokenStates(texts, torch.cat(tokens).numpy(), numbers, merged)
     else:
         means = states.sentences()
         sentences = np.stack([means[text] for text in texts])
