@@ -16,8 +16,7 @@ from mmlib.core.paths import write_atomic
 from mmlib.suite.papers import PAPERS
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = {"world": "world", "flickr8k": "photos", "paper": "paper's data",
-         "controlled": "controlled"}  # fmt: skip
+KINDS = {"flickr8k": "photos", "paper": "paper's data"}  # others are called as they are
 Records = Sequence[Mapping[str, Any]]  # of `claims.Assessment.record`, of one tier
 Notebooks = Mapping[str, Mapping[str, Records]]  # notebook -> tier -> records
 
@@ -64,7 +63,7 @@ def _counts(notebooks: Notebooks) -> str:
     """How many claims have which outcome, by kind of data."""
     counts: dict[str, Counter[str]] = {}
     for tier, records in (of for tiers in notebooks.values() for of in tiers.items()):
-        of_tier = counts.setdefault(KINDS[tier], Counter())
+        of_tier = counts.setdefault(KINDS.get(tier, tier), Counter())
         of_tier.update(o for r in records for o, of in OUTCOMES.items() if r["verdict"] in of)
         of_tier.update(r["firmness"] for r in records)
     columns = [*OUTCOMES, "firm", "fragile"]
@@ -80,10 +79,10 @@ def _table(by_claim: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
             usual = "controlled"
             rows.append(["*In controlled worlds:*", "", "", "", ""])
         for tier, r in records.items():
-            first, named = r is next(iter(records.values())), KINDS[tier] * (tier != usual)
+            first, kind = r is next(iter(records.values())), tier != usual and KINDS.get(tier, tier)
             effect, low, high = (digits(r[key]) for key in ("effect", "low", "high"))
             rows.append([
-                ", ".join(filter(None, (claim * first, named))),
+                ", ".join(filter(None, (claim * first, kind))),
                 f"{r['verdict']}: {r['counts'].replace(' ·', '')}" if r["counts"] else r["words"],
                 f"{effect} [{low}, {high}] {r['unit'] * first}".rstrip(),
                 digits(r["paper_effect"]) if first and r["paper_effect"] is not None else "",
@@ -118,7 +117,7 @@ def settle(command: str, notebooks: Notebooks) -> int:
         plots.use_style()
         panels = {
             pages.title_of(notebook, ROOT): {
-                KINDS[tier]: {record["id"]: record for record in records}
+                KINDS.get(tier, tier): {record["id"]: record for record in records}
                 for tier, records in tiers.items()
             }
             for notebook, tiers in notebooks.items()

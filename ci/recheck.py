@@ -151,7 +151,8 @@ def _compared(found: Evidence, job: Job, data: Data, answer: Answer) -> dict[str
 
 def _rows(series: pd.DataFrame) -> pd.Series:
     """The values of a job by split, metric and item, without what it took."""
-    rows = series[series.metric != SECONDS].set_index(ROW[:2])["value"].explode().astype(float)
+    kept = ~series.metric.str.match(f"{SECONDS}$|entity ")  # nothing measures entities any more
+    rows = series[kept].set_index(ROW[:2])["value"].explode().astype(float)
     item = rows.groupby(level=[0, 1]).cumcount().rename("item")
     return rows.to_frame().set_index(item, append=True)["value"].sort_index()
 

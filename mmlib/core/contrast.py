@@ -47,7 +47,8 @@ class Vocabulary:
     """What words in a paper's `claims.yaml` stand for.
 
     metrics: those that are not recorded as such -> (evidence, collection, system) -> where they
-    are. collections: a selection's name -> evidence -> its collections, in the order of parts.
+    are. collections: a selection's name -> evidence -> its collections, in the order of parts; ""
+    is that of claims that name none.
     """
 
     metrics: Mapping[str, Callable[[Evidence, str, str], Recorded]] = field(default_factory=dict)
@@ -112,7 +113,7 @@ class Contrast:
 
     parts: label -> contrast, or one contrast, then labelled by its collection.
     metric: of terms that name none; from a list, each in turn is the {metric} of parts of its own.
-    collections: a selection that the vocabulary knows, or a list of names; by default all.
+    collections: a selection that the vocabulary knows, or a list of names; else its "", or all.
     each: name -> values, in all combinations; or a list of such names with one value each.
     rivals: the strongest of them by the metric `by` (default: `metric`) is the {rival}.
     less: taken from each effect. missing: the reason where no part is on record.
@@ -139,7 +140,8 @@ class Contrast:
         words, why, effects = self.vocabulary, self.missing, dict[str, Effect]()
         selected = self.collections
         if isinstance(selected, str):
-            selected = words.collections[selected](evidence) if selected else evidence.datasets
+            select = words.collections.get(selected)
+            selected = select(evidence) if select else evidence.datasets
         for collection in selected:
             rival = words.strongest(evidence, collection, self.rivals, self.by or str(self.metric))
             if self.rivals and not rival:

@@ -39,21 +39,11 @@ def _check_relevant(scores: np.ndarray, relevant: np.ndarray) -> None:
         raise ValueError(f"query {without[0]} has no relevant item (leave such queries out)")
 
 
-def best_ranks(scores: np.ndarray, relevant: np.ndarray) -> np.ndarray:
-    """The rank (q,) of each query's best-ranked relevant item.
-
-    scores (q, g), higher is better; relevant (q, g), bool.
-    Raises ValueError for NaN, and for a query without a relevant item.
-    """
-    _check_relevant(scores, relevant)
-    best = np.where(relevant, scores, -np.inf).max(axis=1, keepdims=True)
-    return 1 + (scores >= best).sum(axis=1) - (relevant & (scores == best)).sum(axis=1)
-
-
 def average_precision(scores: np.ndarray, relevant: np.ndarray) -> np.ndarray:
     """Average precision (q,) in [0, 1]: the mean, over relevant items, of the precision there.
 
-    Arguments and errors are those of `best_ranks`; the mean over queries is MAP.
+    scores (q, g), higher is better; relevant (q, g), bool. The mean over queries is MAP.
+    Raises ValueError for NaN, and for a query without a relevant item.
     """
     _check_relevant(scores, relevant)
     order = np.lexsort((relevant, -scores))  # irrelevant items come first among equal scores

@@ -1,6 +1,6 @@
 """Is this run's figure the recorded one? Paired by seed: a training is held to its own record."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,16 +18,13 @@ def check_paired(
     live: Mapping[tuple[str, str, int, str], float],
     evidence: Evidence,
     data: Mapping[str, Data],
-    again: Sequence[float] = (),
 ) -> dict[str, Any]:
     """Hold figures (data set, system, seed, metric) -> mean over items to the recorded ones.
 
     Where this machine computes as the one that recorded the job did (`is_same`), a figure may
     differ by rounding. Elsewhere it may differ by the spread of its system's seeds (`spread`); of a
-    single seed there is none, and nothing is compared. again: by how much trainings of one seed on
-    two machines differed, in the metric's unit; three or more of them take the place of the seeds'
-    spread (`noise`). A figure that is no number, or was not recorded, is outside. Figures of other
-    image features than the recorded ones are not compared.
+    single seed there is none, and nothing is compared. A figure that is no number, or was not
+    recorded, is outside. Figures of other image features than the recorded ones are not compared.
 
     Returns what goes into checks.json.
     """
@@ -35,7 +32,6 @@ def check_paired(
     if why := evidence.other_features:
         return {**source, "comparable": False, "why": why, "figures": []}
     prints = {name: data[name].fingerprint for name, *_ in live if name in data}
-    apart = noise(again) if len(again) >= 3 else None
     figures = []
     for (dataset, system, seed, metric), value in live.items():
         expected, width = float("nan"), 0.0
@@ -45,11 +41,11 @@ def check_paired(
             recording = evidence.recording_of(dataset, system, seed) or evidence.header
             if is_same(recording, dataset, prints.get(dataset)):
                 width = ROUNDING
-            elif apart is None and len(means) < 2:
+            elif len(means) < 2:
                 why = f"one seed of {system} on record, made elsewhere: no spread to hold to"
                 return {**source, "comparable": False, "why": why, "figures": []}
             else:
-                width = max(ROUNDING, spread(means.to_numpy()) if apart is None else apart)
+                width = max(ROUNDING, spread(means.to_numpy()))
         # Of what is written down, so that whoever reads it again decides the same.
         value, expected, width = (round(x, 3) for x in (value, expected, width))
         figures.append({
@@ -64,12 +60,6 @@ def check_paired(
 def spread(means: np.ndarray, confidence: float = CONFIDENCE) -> float:
     """How far two trainings of one system may lie apart, from the means of its seeds, (seeds,)."""
     return float(stats.t.ppf((1 + confidence) / 2, len(means) - 1) * means.std(ddof=1) * np.sqrt(2))
-
-
-def noise(differences: Sequence[float]) -> float:
-    """How far two trainings of one seed on two machines may lie apart, from such differences."""
-    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(differences))
-    return float(quantile * np.sqrt(np.mean(np.square(differences))))
 
 
 def is_same(recording: Mapping[str, Any], dataset: str, fingerprint: str | None) -> bool:

@@ -35,8 +35,8 @@ def evidence() -> Evidence:
     return Evidence(tidy(grid, answers, DATA), header(paper="tiny", tier="world", data=data))
 
 
-def outside(live, evidence, data=HERE, again=()) -> list[bool]:
-    return [not figure["within"] for figure in check_paired(live, evidence, data, again)["figures"]]
+def outside(live, evidence, data=HERE) -> list[bool]:
+    return [not figure["within"] for figure in check_paired(live, evidence, data)["figures"]]
 
 
 def mean(evidence, system, seed) -> float:
@@ -85,19 +85,6 @@ def test_with_several_threads_or_a_gpu_the_seeds_spread_counts(evidence, monkeyp
     gpu = other(evidence, "machine", "gpu", "some")
     monkeypatch.setattr(regression, "machine", lambda: gpu.header["machine"])
     assert [outside(figure, one) for one in (evidence, gpu)] == [[False], [False]]
-
-
-def test_elsewhere_trainings_made_again_count_before_the_spread_of_seeds(evidence):
-    again = [0.4, -0.3, 0.1, 0.2]
-    assert noise(again) == pytest.approx(0.27386 * 8.6103, rel=1e-4)  # root mean square, t of 4
-    for system, seed in (("a", 3), ("b", 0)):
-        for off, far in ((0.99 * noise(again), False), (1.01 * noise(again), True)):
-            live = {("even", system, seed, "AUC"): mean(evidence, system, seed) + off}
-            assert outside(live, evidence, ELSEWHERE, again) == [far]
-    live = {("even", "a", 3, "AUC"): mean(evidence, "a", 3) + 1.01 * noise(again)}
-    [few] = check_paired(live, evidence, ELSEWHERE, again[:2])["figures"]  # too few of them
-    assert few["tolerance"] == round(spread(evidence.means("even", "a", "AUC").to_numpy()), 3)
-    assert check_paired(live, evidence, HERE, again)["figures"][0]["tolerance"] == ROUNDING
 
 
 def test_two_trainings_lie_apart_by_less_than_spread_and_noise_in_999_of_1000():

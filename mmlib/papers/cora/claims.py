@@ -13,9 +13,11 @@ from mmlib.papers.cora.run.systems import (
     CONTROLLED_TIER,
     CORA,
     LONGER,
+    PARTS,
     QUERY_TIME,
     SEQUENCE,
     SIZES,
+    THINGS,
     VSE,
     original,
 )
@@ -23,9 +25,14 @@ from mmlib.papers.cora.run.systems import (
 RICH = 100  # captions
 
 
+def whole(evidence: Evidence) -> list[str]:
+    """All collections but those with a part of the regions."""
+    return [name for name in evidence.datasets if not name.endswith(PARTS)]
+
+
 def plain(evidence: Evidence) -> list[str]:
-    """All collections but those for a BERT or for longer trainings."""
-    return [name for name in evidence.datasets if name == original(name)]
+    """Of them those that are for no BERT, and for no longer trainings."""
+    return [n for n in whole(evidence) if n.removesuffix(THINGS) == original(n)]
 
 
 def longest(evidence: Evidence) -> list[str]:
@@ -49,7 +56,7 @@ def early(curve: np.ndarray) -> float:
 
 VOCABULARY = Vocabulary(
     {"early dev_RSUM": lambda e, collection, name: Recorded(name, "dev_RSUM", EPOCHS, early)},
-    {"longest": longest},
+    {"": whole, "longest": longest},
 )
 
 

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mmlib.core.files import read_rows
-from mmlib.core.ranking import KS, Ranks, best_ranks, chance_among_first, metrics, ranks_of_scores
+from mmlib.core.ranking import KS, Ranks, chance_among_first, metrics, ranks_of_scores
 from mmlib.papers.cora.run.batches import (
     Batch,
     GraphBatch,
@@ -588,41 +587,3 @@ def best_beta(similarity: np.ndarray, weakest: np.ndarray, image_of: np.ndarray)
         return metrics(ranks_of_scores(mixed, image_of))["rsum"]
 
     return float(max(BETAS[::-1], key=rsum))
-
-
-def different_entities(graphs: GraphSet, split: Split) -> pd.DataFrame:
-    """A row an object of a split's captions: its "caption", "image", and which "entity" it is.
-
-    A name with its set of attributes is one entity, numbered from 0.
-    """
-    caption, name, described = graphs.entities(np.arange(len(graphs)))
-    keys = np.column_stack([name, np.sort(described, axis=1)])
-    entity = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
-    image = split.image_of[caption]
-    return pd.DataFrame({"caption": caption, "image": image, "entity": entity})
-
-
-def entity_ranks(scores: np.ndarray, objects: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks of the best entity that each image's captions name, and of each entity's best image.
-
-    scores (images, entities): all are ranked (the paper judged a few by eye).
-    """
-    named = np.zeros(scores.shape, bool)
-    named[objects["image"], objects["entity"]] = True
-    return best_ranks(scores, named), best_ranks(scores.T, named.T)
-
-
-def entity_values(
-    ranks: np.ndarray, hit: np.ndarray, objects: pd.DataFrame
-) -> dict[str, np.ndarray]:
-    """Of all captions, then all images: "entity rank", and "entity to image, R@K" in percent.
-
-    ranks (images,); hit (entities, Ks): whether, or how likely, each is among the first K.
-    """
-    caption, none = objects["caption"].to_numpy(), np.full(len(ranks), np.nan)
-    count = np.bincount(caption)
-    values = {"entity rank": np.concatenate([np.full(len(count), np.nan), ranks])}
-    for k, column in zip(KS, hit.T, strict=True):
-        hits = np.bincount(caption, column[objects["entity"]])
-        values[f"entity to image, R@{k}"] = np.concatenate([100 * hits / count, none])
-    return values

@@ -13,13 +13,12 @@ from matplotlib.figure import Figure
 
 from mmlib import scenegraph
 from mmlib.core import plots
-from mmlib.core.effects import Effect
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.paths import table_beside
 from mmlib.core.ranking import KS
 from mmlib.core.records import CaptionedImages
 from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_tables, table
-from mmlib.papers.cora.claims import captions_and_images
+from mmlib.papers.cora.claims import captions_and_images, plain
 from mmlib.papers.cora.data.controlled import RECORDED, ControlledImages
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.run import systems
@@ -58,22 +57,29 @@ def tables(evidence: Evidence) -> Mapping[str, Callable[[], pd.DataFrame]]:
             "binding": lambda: table(rows, ORDER, lambda r, s: r.percentage(s, "in family"), None),
             "stalled": lambda: table([*rows], BOUND, lambda r, s: _stalled(evidence, r, s), None),
         }
-    plain: dict[str, Callable[..., pd.DataFrame]] = dict(
+    of_plain: dict[str, Callable[..., pd.DataFrame]] = dict(
         leads=_leads,
         **{n: partial(_beside_printed, number=n) for n in ("table1", "table2", "table3")},
-        table4=_reranking, entities=_entities, families=_families, times=_times,
+        table4=_reranking, families=_families, times=_times,
         parse_errors=_parse_errors,
     )  # fmt: skip
     makers: dict[str, Callable[[], pd.DataFrame]] = {}
     for name in evidence.datasets:
         left_out = ("table1", "table3") if name == "coco" else ("table2",)
-        more = {title: of for title, of in plain.items() if title not in left_out}
+        more = {title: of for title, of in of_plain.items() if title not in left_out}
         more = more if name == original(name) else {"leads": _leads}
+        more |= {"swaps": _swaps} if name.endswith(tuple(systems.REGIONS)) else {}
         if name.endswith(WITH_BERT):
             more = {"table7": partial(_beside_printed, number="table7")}
         every = {"results": results, **more}
         makers |= {f"{title}_{name}": partial(of, evidence, name) for title, of in every.items()}
     return makers
+
+
+def _swaps(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    metrics = evidence.metrics(dataset, systems.TRIGRAMS["system"])
+    kinds = {metric.removeprefix("swap "): metric for metric in metrics}
+    return table(ORDER, kinds, Cells(evidence, dataset).percentage)
 
 
 def _times(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -112,21 +118,6 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return table(rows, metrics, lambda of, metric: mean_and_deviation(of[metric]))
 
 
-def trained_again(evidence: Evidence, dataset: str) -> list[float]:
-    """By how much RSUM of one seed's trainings on two machines differs, where it does.
-
-    Both encoders without a BERT are recorded again beside those with one, where budgets are equal.
-    """
-    quick, tier = dataset + WITH_BERT, evidence.header["tier"]
-    if systems.budget(tier, quick) != systems.budget(tier, dataset):
-        return []
-    differences = pd.concat([
-        evidence.means(quick, second, "RSUM") - evidence.means(dataset, first, "RSUM")
-        for first, second in ((SEQUENCE, "Sequence"), (CORA, CORA))
-    ])  # fmt: skip
-    return differences[differences.abs() > 1e-6].tolist()
-
-
 def printed(number: str) -> pd.DataFrame:
     """A printed table by our names; of its rows with BERT and of equal ones only the first."""
     content = paper_tables(systems.PAPER)[number]
@@ -163,7 +154,7 @@ def main(recorded: Iterable[Evidence]) -> pd.DataFrame:
     """RSUM of the main systems, mean ± deviation: the paper's, and ours on each collection."""
     paper = printed("table3").rsum.to_dict() | printed("table1").rsum.to_dict()
     columns: dict[str, Any] = {"the paper, Flickr30K": None}
-    columns |= {COLLECTIONS.get(place[1], place[1]): place for place in _plain(recorded)}
+    columns |= {COLLECTIONS.get(name, name): (e, name) for e in recorded for name in plain(e)}
 
     def cell(system: str, column: tuple[Evidence, str] | None) -> str | None:
         if column is None:
@@ -173,10 +164,6 @@ def main(recorded: Iterable[Evidence]) -> pd.DataFrame:
         return mean_and_deviation(means, 0) if len(means) else None
 
     return table(MAIN, columns, cell).rename_axis("RSUM")
-
-
-def _plain(recorded: Iterable[Evidence]) -> list[tuple[Evidence, str]]:
-    return [(e, name) for e in recorded for name in e.datasets if name == original(name)]
 
 
 def _reranking(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -199,25 +186,13 @@ def _leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
             a, b = (columns[name] for name in pair)
             kinds = [kind for kind, of in FIELDS.items() if any(a.get(f) != b.get(f) for f in of)]
             terms = dict(zip([(name, "RSUM") for name in pair], (1, -1), strict=True))
-            rows[pair] = _ends(Cells(evidence, dataset).effect(terms), "RSUM", "95 % low", "high")
-            rows[pair]["differ in"] = ", ".join(kinds)
-    frame = pd.DataFrame.from_dict(rows, orient="index").round(1)
-    return frame.rename_axis(["system", "minus"])
-
-
-def _ends(effect: Effect, *names: str) -> dict[str, Any]:
-    return dict(zip(names, plots.span(effect), strict=True))
+            effect = Cells(evidence, dataset).effect(terms)
+            rows[pair] = {"RSUM": effect.told(1), "differ in": ", ".join(kinds)}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["system", "minus"])
 
 
 def _families(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    cells, metric = Cells(evidence, dataset), "in family"
-    rows = {}
-    for name in cells.named(ORDER, metric).values():
-        rows[name] = _ends(cells.effect({(name, metric): 1}), "right in %", "low", "high")
-        if name != BAG and cells.has((BAG, metric)):
-            lead = cells.effect({(name, metric): 1, (BAG, metric): -1})
-            rows[name] |= _ends(lead, "minus the bag", "from", "to")
-    return pd.DataFrame.from_dict(rows, orient="index").round(1)
+    return table(ORDER, {"right in %": "in family"}, Cells(evidence, dataset).percentage)
 
 
 def _stalled(evidence: Evidence, dataset: str, *names: str) -> str | None:
@@ -228,35 +203,16 @@ def _stalled(evidence: Evidence, dataset: str, *names: str) -> str | None:
 
 
 def _parse_errors(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    cells, intact, rows = Cells(evidence, dataset), (CORA, "RSUM"), {}
-    for kind, rate in product(systems.ERRORS, systems.RATES):
-        hurt = CORA, f"RSUM, {kind} {rate} %"
-        if cells.has(hurt):
-            change, beyond = (
-                cells.effect({hurt: 1, intact: -share}) for share in (1, systems.LITTLE_HARM)
-            )
-            rows[kind, rate] = _ends(change, "RSUM", "95 % low", "high")
-            rows[kind, rate][f"kept beyond {systems.LITTLE_HARM:.0%}"] = beyond.told(1)
-    frame = pd.DataFrame.from_dict(rows, orient="index").round(1)
-    return frame.rename_axis(["error", "% of captions"]) if rows else frame
+    cells, names = Cells(evidence, dataset), ("error", "% of captions")
+    rows = {(kind, rate): f"RSUM, {kind} {rate} %"
+            for kind, rate in product(systems.ERRORS, systems.RATES)}  # fmt: skip
+    shares = {"RSUM": 1, f"kept beyond {systems.LITTLE_HARM:.0%}": systems.LITTLE_HARM}
 
+    def cell(hurt: str, share: float) -> str:
+        return cells.effect({(CORA, hurt): 1, (CORA, "RSUM"): -share}).told(1)
 
-def _entities(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    names = (systems.CAPTIONS, *systems.SYSTEMS)
-    ways = {"image → entity": "most frequent first", "entity → image": "random order"}
-    rows = {
-        (way, chance if name == systems.CAPTIONS else name): (way, name)
-        for way, chance in ways.items() for name in names
-    }  # fmt: skip
-
-    def cell(row: tuple[str, str], k: int) -> float:
-        way, name = row
-        if way == "entity → image":
-            return float(np.nanmean(evidence.values(dataset, name, f"entity to image, R@{k}")))
-        ranks = evidence.values(dataset, name, "entity rank")
-        return 100 * float((ranks[np.isfinite(ranks)] <= k).mean())
-
-    return table(rows, {f"R@{k} in %": k for k in KS}, cell, None, 1)
+    frame = table(rows, shares, cell)
+    return frame.rename_axis(names) if len(frame) else frame
 
 
 # --- Figures of captions and models --------------------------------------------------------------
@@ -368,7 +324,9 @@ def figures(evidence: Evidence) -> Mapping[str, Callable[[], Figure]]:
     oracles = {row["system"] for row in systems.ORACLES}
     label = "RSUM (at best 600)"
     overview = partial(plots.overview, panels, systems.SYSTEMS, label, aside=oracles)
-    return {"overview": overview, "curves": partial(curves, evidence)} if panels else {}
+    made = {"overview": overview, "curves": partial(curves, evidence)} if panels else {}
+    told = any(name.endswith(systems.THINGS) for name in evidence.datasets)
+    return made | ({"swaps": partial(swaps, evidence)} if told else {})
 
 
 def curves(evidence: Evidence, compared: Sequence[str] = (*COMPARED, VSE, AUTHORS)) -> Figure:
@@ -380,6 +338,25 @@ def curves(evidence: Evidence, compared: Sequence[str] = (*COMPARED, VSE, AUTHOR
         }
         for name in evidence.datasets if not name.endswith(WITH_BERT)
     })  # fmt: skip
+
+
+def swaps(evidence: Evidence, kinds: Sequence[str] = ("attributes", "ends")) -> Figure:
+    """How often captions of photographs are told from their swaps, a panel a kind."""
+    cells = Cells(evidence, "flickr8k" + systems.THINGS)
+    names = list(cells.named(ORDER, f"swap {kinds[0]}").values())
+    figure, axes = plt.subplots(1, len(kinds), figsize=(10, 0.4 * len(names) + 1.5), sharey=True)
+    for axis, kind in zip(axes, kinds, strict=True):
+        series = {
+            label: {y: plots.span(cells.effect({(name, f"swap {kind}{end}"): 1}))
+                    for y, name in enumerate(names)}
+            for label, end in (("all captions", ""), ("where it sounds as well", ", as plausible"))
+        }  # fmt: skip
+        plots.spans(axis, series, shift=0.3)
+        plots.chance_line(axis, 50, upright=True)
+        plots.name_rows(axis, [SHORT.get(name, name) for name in names])
+        axis.set(title=f"{kind} exchanged", xlabel="caption above its swap in %", xlim=(0, 103))
+    plots.legend_below(figure)
+    return figure
 
 
 def _trained(evidence: Evidence, kind: str = "") -> dict[str, list[str]]:
@@ -444,7 +421,7 @@ def summary(recorded: Sequence[Evidence]) -> Figure:
     names = (CORA, TWO_STEP, JOINT, VSE, SEQUENCE, BAG)
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True)
     for axis, metric in zip(axes, ("in family", "RSUM"), strict=True):
-        for k, (evidence, dataset) in enumerate(_plain(recorded)):
+        for k, (evidence, dataset) in enumerate((e, name) for e in recorded for name in plain(e)):
             spans = {
                 y + 0.22 * (k - 1): plots.span(Cells(evidence, dataset).effect({(name, metric): 1}))
                 for y, name in enumerate(names) if evidence.has(dataset, name, metric)

@@ -127,20 +127,6 @@ def test_the_main_table_has_the_papers_figures_beside_ours(evidence):
     assert shown.loc["HARD", "drawn, sentences"] == f"{of_seeds.mean():.0f} ± {of_seeds.std():.0f}"
 
 
-def test_trainings_made_again_differ_where_they_do():
-    once = made_up_cora.make()
-    again = made_up_cora.together(once, made_up_cora.make(dataset="world_bert"))
-    first, second = (
-        again.means(dataset, name, "RSUM").to_numpy()
-        for dataset, name in (("world", "Sequence, CORA's rest"), ("world_bert", "Sequence"))
-    )  # CORA's are the same in both
-    assert show.trained_again(again, "world") == pytest.approx(list(second - first))
-    assert show.trained_again(once, "world") == []
-    names = "flickr8k", "flickr8k_bert"
-    shorter = made_up_cora.together(*(made_up_cora.make("flickr8k", name) for name in names))
-    assert show.trained_again(shorter, "flickr8k") == []
-
-
 # --- Figures -------------------------------------------------------------------------------------
 
 

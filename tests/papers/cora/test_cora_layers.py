@@ -6,14 +6,13 @@ from functools import partial
 import cora_oracles as loops
 import numpy as np
 import pytest
-import tiny_cora as toys
 import torch
 from drawn import few, many, near, seeds
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_cora import GAT, alphas, stir, weights_of
 
-from mmlib.core.ranking import KS, metrics, ranks_of_scores
+from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.papers.cora import method
 from mmlib.papers.cora.method import GPO
 
@@ -178,26 +177,6 @@ def test_reranking_is_weighed_by_the_scores():
     right, image_of = np.eye(3), np.arange(3)
     assert method.best_beta(right, -right, image_of) == 1.0
     assert method.best_beta(-right, right, image_of) < 0.5
-
-
-def test_images_and_entities_find_each_other():
-    split = toys.paired()
-    objects = method.different_entities(split.texts["graph"], split)
-    count = objects["entity"].max() + 1
-    assert count == len({(o, *sorted(said)) for d in toys.RICH for o, *said in d[0]})
-    scores = np.random.default_rng(0).random((4, count))
-    of_images, of_entities = method.entity_ranks(scores, objects)
-    image, entity = objects["image"], objects["entity"]
-    for table, ranks, mine, theirs in ((scores, of_images, image, entity),
-                                       (scores.T, of_entities, entity, image)):  # fmt: skip
-        for i, rank in enumerate(ranks):
-            order = np.argsort(-table[i]).tolist()
-            assert rank == 1 + min(order.index(k) for k in theirs[mine == i])
-    values = method.entity_values(of_images, of_entities[:, None] <= np.array(KS), objects)
-    assert values["entity rank"][8:].tolist() == of_images.tolist()
-    for c in range(8):
-        own = [of_entities[k] <= 1 for k in objects["entity"][objects["caption"] == c]]
-        assert values["entity to image, R@1"][c] == pytest.approx(100 * np.mean(own))
 
 
 @few

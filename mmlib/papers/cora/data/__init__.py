@@ -105,7 +105,7 @@ def _with_regions(collection: Captions, name: str) -> Captions:
         for split, of_split in collection.images.items()
     }
     # One collection alone trains with swaps, which take a minute to make.
-    with_swaps = SPLITS[::2] if name.endswith("_things") else SPLITS[2:]
+    with_swaps = SPLITS[::2] if name.endswith(systems.THINGS) else SPLITS[2:]
     return replace(collection, images=images, with_swaps=with_swaps)
 
 

@@ -10,13 +10,12 @@ import time
 import numpy as np
 import torch
 from scipy import sparse
-from scipy.stats import hypergeom
 from torch import Tensor
 from torch.nn import functional as F
 
 from mmlib.core.files import read_rows
 from mmlib.core.jobs import Answer, Job, Run
-from mmlib.core.ranking import KS, flat_index, metrics, ranks_of_scores
+from mmlib.core.ranking import flat_index, metrics, ranks_of_scores
 from mmlib.papers.cora import method
 from mmlib.papers.cora.data.texts import Reader
 from mmlib.papers.cora.method import per_item, right_in_family
@@ -106,26 +105,15 @@ def word_counts(texts: Texts, arrays: Arrays) -> sparse.csr_matrix:
 
 
 def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
-    """How much each test caption says: its objects, attributes and relations; NaN for images.
-
-    "entity rank": of each image, where entities are ranked by how often captions name them.
-    "entity to image, R@K": what images in random order would give.
-    """
+    """How much each test caption says: its objects, attributes and relations; NaN for images."""
     test = arrays.splits["test"]
     graphs = test.texts["graph"]
     assert isinstance(graphs, GraphSet)
     none = np.full(len(test.features), np.nan)
-    values = {
+    return Answer({"test": {
         f"{kind}s": np.concatenate([np.diff(getattr(graphs, f"first_{kind}")), none])
         for kind in ("object", "attribute", "relation")
-    }
-    objects = method.different_entities(graphs, test)
-    frequency = np.bincount(objects["entity"]).astype(float)
-    ranks, _ = method.entity_ranks(np.tile(frequency, (len(none), 1)), objects)
-    images = objects.groupby("entity")["image"].nunique().to_numpy()  # that have each entity
-    first = np.minimum(KS, len(none))  # there may be fewer than ten images
-    chance = hypergeom.sf(0, len(none), images[:, None], first)
-    return Answer({"test": values | method.entity_values(ranks, chance, objects)})
+    }})  # fmt: skip
 
 
 @torch.no_grad()

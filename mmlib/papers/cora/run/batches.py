@@ -221,10 +221,10 @@ class Split:
     @property
     def image_of_swaps(self) -> np.ndarray:
         """Rows (swaps,) of `features`."""
-        row, caption = np.unique(
-            np.concatenate([rows for rows in self.swaps.values()]), return_index=True
-        )
-        return self.image_of[caption[row >= 0] % len(self.image_of)]
+        of = np.zeros(1 + max(rows.max() for rows in self.swaps.values()), int)
+        for rows in self.swaps.values():
+            of[rows[rows >= 0]] = self.image_of[rows >= 0]
+        return of
 
     @property
     def captions_of(self) -> list[np.ndarray]:
@@ -300,8 +300,7 @@ def training_batches(
     how = replace(settings, delimiters=settings.delimiters or system.bert)  # in a BERT's pieces
     match = "caption" if system.form == "authors" else "image"
     captions_of = split.captions_of
-    exchanged = split.texts[f"{system.reads}, swapped"] if system.swapped else None
-    swaps = np.column_stack([*split.swaps.values()]) if system.swapped else np.empty((0, 0))
+    swaps = np.column_stack([*split.swaps.values()]) if system.swapped else None
 
     def epoch(number: int) -> Iterator[Batch]:
         rng = np.random.default_rng([seed, number])
@@ -312,10 +311,10 @@ def training_batches(
             chunk = rows[start : start + how.batch]
             if len(chunk) > 1:  # one pair alone has no negatives
                 batch = make_batch(split, texts, chunk, how, rng, captions_of, match, device)
-                if exchanged is not None:
-                    # Of each caption one of its swaps, if it has any.
+                if swaps is not None:
+                    exchanged = split.texts[f"{system.reads}, swapped"]
                     draw = np.where(swaps[chunk] < 0, -1, rng.random(swaps[chunk].shape))
-                    of = np.flatnonzero(draw.max(axis=1) >= 0)
+                    of = np.flatnonzero(draw.max(axis=1) >= 0)  # captions that have a swap
                     if len(of):
                         text = exchanged.batch(swaps[chunk][of, draw[of].argmax(axis=1)], how, rng)
                         of_swapped = torch.as_tensor(of, device=device)

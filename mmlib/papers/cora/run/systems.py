@@ -15,10 +15,11 @@ CONTROLLED_TIER = "controlled"
 # searched with CORA and the systems that the paper compares it with.
 WITH_BERT, LONGER, TUNED = "_bert", "_long", "_tuned"
 # Photographs with a grid and a detector's boxes as regions, or with either alone.
-REGIONS = {"_things": slice(24), "_things_grid": slice(16), "_things_boxes": slice(16, 24)}
+THINGS, PARTS = "_things", ("_things_grid", "_things_boxes")
+REGIONS = {THINGS: slice(24), **dict(zip(PARTS, (slice(16), slice(16, 24)), strict=True))}
 # Each ending's systems in the table.
 ENDINGS = {WITH_BERT: "with BERT", LONGER: "longer", TUNED: "tuned"}
-ENDINGS |= dict.fromkeys(REGIONS, "regions")
+ENDINGS |= dict.fromkeys(REGIONS, "regions") | {THINGS: "things"}
 ERRORS = ("tokens", "attribute", "edge", "mixed")  # kinds of simulated parse errors (Section 9)
 RATES = (10, 20, 30)  # percent of the captions
 LITTLE_HARM = 0.97  # the share of its RSUM that CORA keeps at the highest rate if C8 holds
@@ -187,12 +188,10 @@ def trained_systems(dataset: str) -> list[System]:
         rows = [row for row in rows if dataset != CLEAR or row.system in _TABLE["on clear"]]
         rows = [row for row in rows if dataset in BUDGETS or not row.hardest]  # the paper's is that
     else:
-        names, ending = CONTROLLED.get(dataset, {}).get("systems", ON_CONTROLLED), ""
+        names = CONTROLLED.get(dataset, {}).get("systems", ON_CONTROLLED)
         if dataset not in CONTROLLED:
-            ending = dataset.removeprefix(original(dataset))
-            names = _TABLE[ENDINGS[ending]]
+            names = _TABLE[ENDINGS[dataset.removeprefix(original(dataset))]]
         rows = [replace(system(name), record_diagnostics=False) for name in names]
-        rows = [row for row in rows if ending == "_things" or not row.swapped]
     if original(dataset) in DATASETS["paper"]:
         rows = [replace(row, contrast="authors") for row in rows]
     return rows
@@ -206,5 +205,5 @@ def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
     else:
         plain = (*BASELINES, IDEAL_BAG, *ORACLES, {"system": QUERY_TIME})
         rows += [{"system": CAPTIONS}, *plain * (dataset == original(dataset))]
-        rows += [TRIGRAMS] * any(dataset.endswith(ending) for ending in REGIONS)
+        rows += [TRIGRAMS] * dataset.endswith(tuple(REGIONS))
     return {row["system"]: row for row in rows}

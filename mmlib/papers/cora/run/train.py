@@ -15,7 +15,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
 from mmlib.core.jobs import Answer, History, Job, Run
 from mmlib.core.parallel import ahead
-from mmlib.core.ranking import KS, Ranks, metrics, rank_images_and_captions, ranks_of_scores
+from mmlib.core.ranking import Ranks, metrics, rank_images_and_captions, ranks_of_scores
 from mmlib.features.bert import BertEncoder
 from mmlib.papers.cora import method
 from mmlib.papers.cora.method import Encoded, Matcher, encode, per_item
@@ -120,7 +120,7 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     "in family" where there are families of images, `swap_values`. A system of several members is
     their ensemble (similarities averaged, Section 4.2), with "RSUM of members" and, with entities,
     "RSUM, reranked" (eq. 14). Diagnostics are "RSUM, edge 30 %" and so on, of parse errors
-    (Section 9), "entity rank" of images, and "entity to image, R@1" and so on of captions.
+    (Section 9).
     """
     started = time.process_time()
     system, test, val = System(**job.system), arrays.splits["test"], arrays.splits["val"]
@@ -148,8 +148,7 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     if test.swaps and len(members) == 1:
         read = test.texts[f"{system.reads}, swapped"]
         swapped = encode(model, replace(test, image_of=test.image_of_swaps), read, run.device)
-        own, other = members[0].own, swapped.own
-        values |= method.swap_values(own, other, test.swaps, len(test.features))
+        values |= method.swap_values(members[0].own, swapped.own, test.swaps, len(test.features))
     if dev and dev[0].entities is not None:
         # β is chosen on all captions of dev, as many as test has: chosen on first captions alone,
         # it came out too small and reranking harmed.
@@ -166,10 +165,4 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         for name in (name for name in test.texts if name[-1].isdigit()):
             ranks = _ranks(encode(model, test, test.texts[name], run.device))
             values[f"RSUM, {name} %"] = per_item(ranks)["RSUM"]
-        if members[0].entities is not None:
-            objects = method.different_entities(graphs, test)
-            first = np.unique(objects["entity"], return_index=True)[1]
-            scores = members[0].images @ members[0].entities[first].T
-            of_images, of_entities = method.entity_ranks(scores, objects)
-            values |= method.entity_values(of_images, of_entities[:, None] <= np.array(KS), objects)
     return Answer({"test": values}, first_history, time.process_time() - started)
