@@ -22,8 +22,7 @@ Notebooks = Mapping[str, Mapping[str, Records]]  # notebook -> tier -> records
 
 HEAD = """# The ledger
 
-Every tested claim of the papers, in a picture world, on photographs, and in controlled \
-worlds, where a paper's idea is needed.
+Every tested claim of the papers, in a picture world, on photographs and in controlled worlds.
 
 ![A grid of all claims and kinds of data, with the verdict in each cell](pictures/ledger.png)
 
