@@ -11,7 +11,7 @@ from mmlib.core import regression
 from mmlib.core.engine import tidy
 from mmlib.core.evidence import Evidence, header
 from mmlib.core.jobs import NO_SEED, Answer
-from mmlib.core.regression import ROUNDING, check_paired, noise, spread
+from mmlib.core.regression import ROUNDING, check_paired, spread
 
 LEVELS = {"a": 50.0, "b": 60.0, "c": 60.1, "closed": 55.0}
 HERE = {name: Numbers(own.fingerprint) for name, own in DATA.items()}  # as recorded
