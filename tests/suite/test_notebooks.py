@@ -108,7 +108,10 @@ FOLDED = {"jupyter": {"source_hidden": True}}
 ERROR = new_output("error", ename="ValueError", evalue="", traceback=[])
 WARNING = new_output("stream", name="stderr", text="a warning\n")
 ADDRESS = new_output("display_data", data={"text/plain": "<Line at 0x7f3a12bc>"})
-SVG = new_output("display_data", data={"image/svg+xml": "<svg/>", "text/plain": "<Figure>"})
+SVG = new_output(
+    "display_data",
+    data={"image/svg+xml": "<svg/>", "text/plain": "<Figure size 640x480 with 1 Axes>"},
+)
 
 
 # Cells 3, 5 and 7 are code. The first exercise is 8 (question), 9, 10; the last begins at 20.
