@@ -35,16 +35,10 @@ DRAWN = "No photographs of Flickr8k are here: four drawings take their place."
 
 
 def record(
-    number: str,
-    tier: str,
-    seeds: Sequence[int],
-    *,
-    datasets: Sequence[str] = (),
-    systems: Sequence[str] = (),
-    resources: Resources = Resources(),
-    replace: bool = False,
+    number: str, tier: str, seeds: Sequence[int], *, datasets: Sequence[str] = (),
+    systems: Sequence[str] = (), resources: Resources = Resources(), replace: bool = False,
     folder: Path | None = None,
-) -> Evidence:
+) -> Evidence:  # fmt: skip
     """Run a paper's whole grid for these seeds, and write what no recording has as another one.
 
     datasets, systems: only these, and what has no seed. The recording is written at the end, also
@@ -80,23 +74,7 @@ def record(
         columns: dict[str, dict[str, dict[str, str]]] = {name: {} for name in data}
         for job in (job for stage in stages for job in stage.jobs):
             columns[job.dataset][job.system["system"]] = {k: str(v) for k, v in job.system.items()}
-        header = header_of(
-            paper=experiment.paper,
-            tier=tier,
-            device=resources.device,
-            method_version=experiment.version,
-            settings={name: asdict(experiment.budget(tier, name)) for name in data},
-            data={name: arrays.fingerprint for name, arrays in data.items()},
-            inputs=inputs_of(experiment, tier),
-            **_features(experiment, tier),
-            systems=columns,
-            inapplicable={
-                name: sorted(experiment.systems(tier, name).keys() - columns[name].keys())
-                for name in data
-            },
-            bounds=experiment.bounds,
-            may_skip=experiment.may_skip,
-        )
+        header = _header(experiment, tier, resources.device, data, columns)
         for earlier in old.recordings if old else ():
             if replace and earlier["settings"].keys() <= data.keys():
                 continue
@@ -151,6 +129,21 @@ def record(
 
 def _key(job: Job) -> tuple[str, str, int]:
     return job.dataset, job.system["system"], job.seed
+
+
+def _header(
+    experiment: Experiment[Any, Any], tier: str, device: str, data: Mapping[str, Any],
+    columns: Mapping[str, Mapping[str, Mapping[str, str]]],
+) -> dict[str, Any]:  # fmt: skip
+    unused = {name: experiment.systems(tier, name).keys() - columns[name].keys() for name in data}
+    return header_of(
+        paper=experiment.paper, tier=tier, device=device, method_version=experiment.version,
+        settings={name: asdict(experiment.budget(tier, name)) for name in data},
+        data={name: arrays.fingerprint for name, arrays in data.items()},
+        inputs=inputs_of(experiment, tier), **_features(experiment, tier), systems=columns,
+        inapplicable={name: sorted(systems) for name, systems in unused.items()},
+        bounds=experiment.bounds, may_skip=experiment.may_skip,
+    )  # fmt: skip
 
 
 def _left(
