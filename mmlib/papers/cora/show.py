@@ -349,7 +349,7 @@ def swaps(evidence: Evidence, kinds: Sequence[str] = ("attributes", "ends")) -> 
         series = {
             label: {y: plots.span(cells.effect({(name, f"swap {kind}{end}"): 1}))
                     for y, name in enumerate(names)}
-            for label, end in (("all captions", ""), ("where it sounds as well", ", as plausible"))
+            for label, end in (("all captions", ""), ("where sound tells half", ", as plausible"))
         }  # fmt: skip
         plots.spans(axis, series, shift=0.3)
         plots.chance_line(axis, 50, upright=True)
