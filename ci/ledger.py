@@ -78,7 +78,7 @@ def _table(by_claim: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
             usual = "controlled"
             rows.append(["*In controlled worlds:*", "", "", "", ""])
         for tier, r in records.items():
-            first, kind = r is next(iter(records.values())), tier != usual and KINDS.get(tier, tier)
+            first, kind = r is next(iter(records.values())), KINDS.get(tier, tier) * (tier != usual)
             effect, low, high = (digits(r[key]) for key in ("effect", "low", "high"))
             rows.append([
                 ", ".join(filter(None, (claim * first, kind))),

@@ -113,7 +113,7 @@ def test_swaps_are_negatives_of_their_captions_in_training():
     assert len(batch.of_swapped) == (rows >= 0).sum()
     # Here a swap is the caption itself: its lead is 0, so it costs the margin.
     plain = model.loss(replace(batch, swapped=None, of_swapped=None))
-    assert float(model.loss(batch) - plain) == pytest.approx(model.system.margin, abs=1e-5)
+    assert (model.loss(batch) - plain).item() == pytest.approx(model.system.margin, abs=1e-5)
 
 
 def test_a_bag_cannot_tell_a_swap_and_a_graph_can():
