@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
+import torch
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import expit
+from torch import Tensor, nn
 
 from mmlib.core.jobs import Answer, Job, Run
 from mmlib.papers.coherence import method
@@ -18,6 +20,27 @@ WORDS, PICTURES = 0.3, 1e-4  # ridge penalties: of occurring words, of a picture
 PENALTIES = (3.0, 30.0, 300.0)  # of the ridge regression
 Matrix: TypeAlias = np.ndarray | sparse.csr_matrix
 BySplit = Mapping[str, np.ndarray]
+
+
+class MeanPooling(method.AttentionPooling):
+    """The mean of all states: what attention is without its query."""
+
+    def __init__(self, width: int):
+        super().__init__(width)
+        nn.init.zeros_(self.query).requires_grad_(False)
+
+
+class TwoLayers(method.CoherenceHead):
+    """CAM with a hidden layer, in which a text and a picture can meet; the paper found no gain."""
+
+    def __init__(self, width: int, relations: int):
+        super().__init__(width, relations)
+        hidden = nn.Linear(2 * width, 2 * width)
+        self.linear = nn.Sequential(hidden, nn.ReLU(), self.linear)  # type: ignore[assignment]
+
+    def all_pairs(self, texts: Tensor, images: Tensor) -> Tensor:
+        """Probabilities x (n, m, C), one text at a time: nothing of a pair can be added up."""
+        return torch.stack([self(t.expand_as(images), images).sigmoid() for t in texts])
 
 
 def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:

@@ -31,17 +31,21 @@ PAPER = "coherence"
 class System:
     """What a system is (the paper's Table 3, and variants of it).
 
-    attention: the learned query; without it the LSTM's last states are taken.
+    attention: the learned query; without it the LSTM's last states are taken. mean: its weights are
+        all equal.
     relations: what the head learns: "" nothing, "all", or the name of one relation.
     lambda_cls: λ_cls, weight of the coherence loss.
+    layers: of the head.
     words: how many of a text's words are read; 0 for those of the settings.
     reports: "ranks" alone, also "refined" ones, what a "head" knows, or "all" diagnostics.
     """
 
     system: str
     attention: bool = True
+    mean: bool = False
     relations: str = ""
     lambda_cls: float = 0.1
+    layers: int = 1
     words: int = 0
     reports: Literal["ranks", "refined", "head", "all"] = "ranks"
 
@@ -55,7 +59,7 @@ class System:
 _TABLE = table_beside(__file__)
 BASE, CMCA, NO_ATTENTION, CMCM, *_VARIED = (System(n, **r) for n, r in _TABLE["systems"].items())
 SYSTEMS = (BASE, CMCA, NO_ATTENTION, CMCM)  # the paper's, beside CMCM_c
-SWEPT, CUT = _VARIED[:3], _VARIED[3:]  # over λ_cls, as Fig. 8's beside 0 and 0.1, and over words
+SWEPT, OTHERS = _VARIED[:3], _VARIED[3:]  # over λ_cls, as Fig. 8's beside 0 and 0.1; the rest
 BASELINES, ORACLES = _TABLE["baselines"], _TABLE["oracles"]
 REFINED = "rank, refined"  # how ranks under θ̄ are named
 OTHER_THRESHOLD = 0.1  # the paper's T; its code has the one of Settings
@@ -83,7 +87,7 @@ def trained_systems(dataset: str) -> list[System]:
     if not swept and dataset != collections.CITE_LIKE:  # of the paper's own data
         return [*SYSTEMS, *singles]
     heads = [replace(s, system=HEAD + s.relations, reports="head") for s in singles]
-    return [*SYSTEMS, *singles, *swept, *CUT, *heads]
+    return [*SYSTEMS, *singles, *swept, *OTHERS, *heads]
 
 
 def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
@@ -148,10 +152,12 @@ def make(system: System, settings: Settings, arrays: Arrays, seed: int) -> Model
     backbone = None if isinstance(train.images, np.ndarray) else _resnet50()
     texts = method.TextEncoder(
         torch.tensor(arrays.words), settings.hidden, settings.width, settings.dropout,
-        pooling=method.AttentionPooling if system.attention else method.LastStates,
+        pooling=baselines.MeanPooling if system.mean
+        else method.AttentionPooling if system.attention else method.LastStates,
     )  # fmt: skip
     images = method.ImageEncoder(arrays.image_width, settings.width, backbone)
-    head = method.CoherenceHead(settings.width, len(columns)) if columns else None
+    kind = baselines.TwoLayers if system.layers > 1 else method.CoherenceHead
+    head = kind(settings.width, len(columns)) if columns else None
     loss = method.hinge_distance if settings.loss == "distance" else method.hinge_cosine
     retrieval_loss = partial(loss, margin=settings.margin)
     return Model(texts, images, head, columns, weights, system.lambda_cls, retrieval_loss)

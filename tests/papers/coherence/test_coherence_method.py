@@ -17,7 +17,7 @@ from scipy.special import softmax
 from scipy.stats import chisquare, rankdata
 from torch import nn
 
-from mmlib.papers.coherence import method
+from mmlib.papers.coherence import baselines, method
 from mmlib.papers.coherence.method import full_ranks, gap, pool_ranks, pools_of
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -49,6 +49,7 @@ def test_attention_is_the_loop_over_texts_whatever_the_padding(seed, width, padd
         alpha = softmax(np.array([u @ np.tanh(A @ word + b) / math.sqrt(width) for word in h]))
         same(weights[i].detach(), [*alpha, *[0.0] * (5 - length)])
         same(pooled[i].detach(), alpha @ h)
+        same(baselines.MeanPooling(width)(states, LENGTHS)[0][i].detach(), h.mean(axis=0))
 
 
 def test_the_lstm_is_pytorchs_on_packed_texts_and_its_last_states_are_their_ends():
@@ -174,6 +175,9 @@ def test_the_head_is_one_linear_layer_on_pairs_and_on_every_combination():
         logits = [sum(a * b for a, b in zip(V[c], both, strict=True)) + v[c] for c in range(3)]
         assert head(texts[[i]], images[[j]])[0].tolist() == near(logits)
         assert every[i, j].tolist() == near([1 / (1 + math.exp(-x)) for x in logits])
+    deep = baselines.TwoLayers(4, 3)
+    pairs = deep.all_pairs(texts, images)[[1, 4], [6, 0]]
+    torch.testing.assert_close(pairs, deep(texts[[1, 4]], images[[6, 0]]).sigmoid())
 
 
 # --- Confidence and refinement -------------------------------------------------------------------
