@@ -160,9 +160,16 @@ def test_weak_sets_are_what_they_are_called():
     every = {(i, c) for i, c in np.argwhere(TRAIN.fits).tolist() if TRAIN.image_of[c] != i}
     assert pairs_of(sets["all"]) == every
     assert pairs_of(sets["candidates"]) == set(map(tuple, pairs[truth].tolist()))
+    few = weak_set("candidates", job(precision=0.5, recall=0.4), ARRAYS, TRAIN)
+    some = round(0.4 * truth.sum())
+    assert len(pairs_of(few)) == 2 * some
+    assert len(pairs_of(few) & pairs_of(sets["candidates"])) == some
+    assert pairs_of(few) < set(map(tuple, pairs.tolist()))
     assert pairs_of(sets["miner"]) == set(map(tuple, pairs[margin >= 0].tolist()))
     assert pairs_of(sets["near misses"]) <= set(map(tuple, pairs[~truth].tolist()))
     assert len(sets["near misses"]) == min((~truth).sum(), (margin >= 0).sum())
+    again = weak_set("miner, again", job("x", "dual", "both", "miner, again"), ARRAYS, TRAIN)
+    assert len(again) and not (TRAIN.image_of[again.caption] == again.image).any()
     assert sorted(sets["random"].image) == sorted(sets["miner"].image)
     assert (TRAIN.image_of[sets["random"].caption] != sets["random"].image).all()
 

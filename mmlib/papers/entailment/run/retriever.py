@@ -152,20 +152,42 @@ def mined(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[np.ndarray, np.nd
     return tensors["pairs"].numpy(), tensors["margin"].numpy()
 
 
+def mined_again(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[np.ndarray, np.ndarray]:
+    """As `mined`, of what the job's retriever proposes once the miner's pairs have improved it."""
+    family, split = Variant(**job.system).family, arrays.splits["train"]
+    first = Variant(name_of(family, "both", "miner"), family, "both", "miner", scored_by_judge=True)
+    before = replace(job, system=asdict(first))
+    model = build(family, Budget.of(job.settings).retrieval, arrays.images, len(arrays.words))
+    model.load_state_dict(judge.weights_of(stage_b, before, arrays, run))
+    by_image, _ = model.rank(*split.tensors(arrays.images, run.device))
+    pairs = candidates(by_image, split.image_of, TOP)
+    return pairs, miner_of(job, arrays, run)("train", pairs)
+
+
 def weak_set(which: str, job: Job, arrays: Arrays, split: Split, run: Run = Run()) -> Weak:
     """Pairs of training images and captions that are taken for entailed.
 
-    "miner": candidates that the judge calls entailed. "candidates": the true ones among them.
-    "all": all true foreign pairs. "near misses": as many false candidates as the miner found.
+    "miner": candidates that the judge calls entailed; "miner, again": those that the retriever of
+    this training proposes. "candidates": of the true ones among them and of false ones as many as
+    the variant says. "all": all true foreign pairs. "near misses": as many false candidates as the
+    miner found.
     "random": as many pairs as the miner found, of the same images with other images' captions.
     Raises ValueError for another name.
     """
-    fits = split.fits
+    fits, variant = split.fits, Variant(**job.system)
     if which == "all" and fits is not None:
         return Weak.true(split)
-    pairs, margin = mined(job, arrays, run)
+    if which == "candidates" and fits is not None:
+        pairs, rng = proposed(arrays), np.random.default_rng([job.seed, 24])
+        is_true = fits[pairs[:, 0], pairs[:, 1]]
+        true, false = np.flatnonzero(is_true), np.flatnonzero(~is_true)
+        found = rng.permutation(true)[: round(variant.recall * len(true))]
+        wrong = round(len(found) * (1 / variant.precision - 1))
+        return Weak.of(pairs[np.sort(np.append(found, rng.permutation(false)[:wrong]))])
+    again = which == "miner, again"
+    pairs, margin = (mined_again if again else mined)(job, arrays, run)
     entailed = Weak.of(pairs[margin >= 0])
-    if which == "miner":
+    if which == "miner" or again:
         return entailed
     if which == "random":
         rng = np.random.default_rng(job.seed)
@@ -173,12 +195,9 @@ def weak_set(which: str, job: Job, arrays: Arrays, split: Split, run: Run = Run(
         while (golden := split.image_of[captions] == entailed.image).any():
             captions[golden] = rng.integers(len(split.image_of), size=int(golden.sum()))
         return Weak(entailed.image, captions)
-    if which not in ("candidates", "near misses") or fits is None:
+    if which != "near misses" or fits is None:
         raise ValueError(f"no pairs {which!r} here")
-    truth = fits[pairs[:, 0], pairs[:, 1]]
-    if which == "candidates":
-        return Weak.of(pairs[truth])
-    false = pairs[~truth]
+    false = pairs[~fits[pairs[:, 0], pairs[:, 1]]]
     order = np.random.default_rng([job.seed, 24]).permutation(len(false))
     return Weak.of(false[np.sort(order[: len(entailed)])])
 

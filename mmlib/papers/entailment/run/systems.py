@@ -78,6 +78,7 @@ class Variant:
 
     use: "start", not at all; "none"; "exclusion" of pairs from the negatives of regular batches;
     "weak", as positives of extra batches at λη; "both", the paper's. pairs: whose, see `weak_set`.
+    precision, recall: of the "candidates" that are taken.
     golden: whether golden pairs fill the extra batches, wholly where there are no weak ones, for
     equal steps; else weak ones do, or there are no extra batches.
     ratio: λ, 0 for the common one; state: of the optimiser. captions: of each image "all", or two,
@@ -88,6 +89,8 @@ class Variant:
     family: Family
     use: Literal["start", "none", "exclusion", "weak", "both"] = "none"
     pairs: str = ""
+    precision: float = 1.0
+    recall: float = 1.0
     golden: bool = True
     ratio: float = 0.0
     state: OptimizerState = "shared"
