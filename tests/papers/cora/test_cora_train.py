@@ -82,6 +82,16 @@ def test_a_training_starts_from_the_fresh_model_of_its_seed(arrays):
     assert all(torch.equal(value, own[name]) for name, value in kept.named_parameters())
 
 
+def test_words_may_start_from_scratch_and_sets_may_be_pooled_by_their_mean(arrays):
+    row = replace(SYSTEMS["Bag of phrases"], scratch=True, mean=True)
+    model = fresh(row, QUICK, arrays, 3)
+    words = model.texts.concepts.phrases[0].embed.weight
+    assert not np.isclose(words[1:].detach(), arrays.embeddings[1:]).all(axis=1).any()
+    lengths, vectors = torch.tensor([2, 5]), torch.randn(2, 5, 4)
+    pooled = model.texts.bag(vectors, lengths)
+    torch.testing.assert_close(pooled, torch.stack([vectors[0, :2].mean(0), vectors[1].mean(0)]))
+
+
 def test_a_seed_fixes_the_figures(arrays):
     first, again, other = (
         train_and_score(job("Bag of phrases", QUICK, seed=s), arrays).values["test"]["rank"]

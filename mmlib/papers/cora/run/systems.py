@@ -51,6 +51,8 @@ class System:
     attention: Form = "authors"
     residual: bool = False  # ours: skips around each object layer, and a bag of phrases around all
     regions: Literal["attention", "pooling"] = "attention"  # VSE∞ only pools
+    scratch: bool = False  # word vectors start at random (Tables 5 and 6)
+    mean: bool = False  # sets are pooled by their mean, not by GPO
     losses: str = "HARD + CON + SPEC"  # eq. 13
     swapped: bool = False  # ours: captions with two things exchanged are negatives, too (NegCLIP)
     hardest: bool = False  # negatives from the first epoch on, whatever the budget says

@@ -18,7 +18,7 @@ from mmlib.core.parallel import ahead
 from mmlib.core.ranking import Ranks, metrics, rank_images_and_captions, ranks_of_scores
 from mmlib.features.bert import BertEncoder
 from mmlib.papers.cora import method
-from mmlib.papers.cora.method import Encoded, Matcher, encode, per_item
+from mmlib.papers.cora.method import GPO, Encoded, Matcher, encode, per_item
 from mmlib.papers.cora.run.batches import Arrays, Batch, GraphSet, Texts, training_batches
 from mmlib.papers.cora.run.systems import SPLITS, Settings, System
 from mmlib.papers.cora.variants import PhraseBERT, build
@@ -36,7 +36,12 @@ def fresh(system: System, settings: Settings, arrays: Arrays, seed: int = 0) -> 
     """The model that a training of this seed starts from."""
     seed_everything(seed)
     width, words = arrays.splits["train"].features.shape[2], torch.tensor(arrays.embeddings)
-    return build(system, settings, width, words, arrays.bert[0])
+    if system.scratch:
+        words[1:] = torch.randn(words[1:].shape, generator=torch.Generator().manual_seed(seed))
+    model = build(system, settings, width, words, arrays.bert[0])
+    for pool in (module for module in model.modules() if system.mean and isinstance(module, GPO)):
+        nn.init.zeros_(pool.score.weight).requires_grad_(False)  # of equal ranks, for good
+    return model
 
 
 def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Matcher, History]:
