@@ -65,6 +65,8 @@ def test_a_seed_gives_its_run_and_labels_of_training_and_dev_documents_change_no
     assert not same(short[name], train_and_score(job(TRAINED[name], SHORT, seed=1), few))
     wrong = tuple(~links for links in few.splits["train"].links)
     blind = with_split(with_split(few, "train", links=None), "val", links=None)
+    narrow, _ = train(job(replace(TRAINED[name], share=0.5), SHORT), few)
+    assert narrow.image.out_features == SHORT.width // 2
     weights = []
     for changed in (few, with_split(few, "train", links=wrong), blind):
         trained, history = train(job(TRAINED[name], SHORT), changed)
