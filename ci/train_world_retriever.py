@@ -3,11 +3,10 @@
     python ci/train_world_retriever.py
 
 About 20 minutes of one core. An ALBEF-like retriever grows out of a dual encoder, both trained on
-scenes of the split "backbone", which no notebook trains or tests on, with noise added anew to the
-image features of each epoch. Writes mmlib/world/retrievers.safetensors.
+scenes of the split "backbone", which no notebook trains or tests on, with noise added anew to each
+epoch's image features. Writes retrievers.safetensors, and paper 02's scale of regions for searches.
 """
 
-import argparse
 import json
 import platform
 import time
@@ -19,19 +18,22 @@ import torch
 from safetensors.torch import save_file
 
 from mmlib import world
+from mmlib.core.files import write_tensors
 from mmlib.core.fit import seed_everything
 from mmlib.core.paths import write_atomic
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.features.encoders import region_scale, standardised
 from mmlib.features.words import Words
+from mmlib.papers.entailment.data import load_arrays, load_study
 from mmlib.papers.entailment.data.arrays import Split
 from mmlib.papers.entailment.data.world import NOISE, RETRIEVERS
 from mmlib.papers.entailment.method.retrievers import build
 from mmlib.papers.entailment.method.revision import Phase, train
 from mmlib.papers.entailment.run.systems import BUDGETS
+from mmlib.suite.encoders import REGIONS
 
 LIST = 2  # of the split's scenes; the world's image network saw list 0 and was tested on list 1
-HELD_OUT = 300
+SCENES, HELD_OUT = 9700, 300
 PHASES = {"dual": Phase(12, 128, 2e-3), "align": Phase(10, 64, 1e-3)}
 
 
@@ -40,25 +42,21 @@ def always(table: np.ndarray) -> Callable[[int], np.ndarray]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scenes", type=int, default=9700)
-    parser.add_argument("--workers", type=int, default=1)
-    args = parser.parse_args()
     torch.set_num_threads(1)  # the same sums whatever the machine
     started, plan = time.monotonic(), BUDGETS["world"].retrieval
-    images = world.captioned_images("backbone", args.scenes + HELD_OUT, LIST, workers=args.workers)
-    train_rows, held_rows = np.split(np.arange(len(images.captions)), [args.scenes])
+    images = world.captioned_images("backbone", SCENES + HELD_OUT, LIST, workers=1)
+    train_rows, held_rows = np.split(np.arange(len(images.captions)), [SCENES])
     words = Words.of([text for row in train_rows for text in images.captions[row]])
     clean, rng = images.features, np.random.default_rng(0)
 
     def blurred() -> np.ndarray:
         return clean + NOISE * rng.standard_normal(clean.shape, dtype=np.float32)
 
-    scale = region_scale(blurred()[: args.scenes])
+    scale = region_scale(blurred()[:SCENES])
     few, held = (Split.of(words, images.captions, rows) for rows in (train_rows, held_rows))
     weights: dict[str, torch.Tensor] = {}
     notes = {"made_by": "ci/train_world_retriever.py", "split": "backbone", "list": LIST,
-             "scenes": args.scenes, "image_noise": NOISE, "torch": torch.__version__,
+             "scenes": SCENES, "image_noise": NOISE, "torch": torch.__version__,
              "machine": platform.machine()}  # fmt: skip
     for family, phase in PHASES.items():
         seed_everything(0)
@@ -78,6 +76,8 @@ def main() -> None:
     told = {"words": json.dumps(words.words), "notes": json.dumps(notes)}
     write_atomic(RETRIEVERS, partial(save_file, half, metadata=told))
     RETRIEVERS.chmod(0o644)
+    scale = load_arrays(load_study("world"), "world")["world"].region_scale
+    write_tensors(REGIONS, {"regions": scale.astype(np.float16)})
 
 
 if __name__ == "__main__":

@@ -78,18 +78,9 @@ class Effect(Interval):
 def _numbered(clusters: Any, items: int) -> tuple[np.ndarray, int]:
     if len(clusters) != items:
         raise ValueError(f"{items} items, but {len(clusters)} clusters named")
-    integers = type(clusters) is np.ndarray and clusters.dtype.kind in "iu"
-    # NumPy would make texts of mixed names, and to Python 1, 1.0 and True are one name.
-    names = clusters if integers else pd.Series(clusters, dtype=object).to_numpy()
-    kinds = [] if integers else [type(n.item() if isinstance(n, np.generic) else n) for n in names]
-    for item, kind in enumerate(kinds):
-        missing = str(names[item]).strip() in ("", "nan", "NaN", "None", "NaT", "<NA>")
-        if missing or kind is not kinds[0]:
-            wrong = (
-                f"item {item}: {names[item]!r} is no name of a cluster like {names[0]!r} of item 0"
-            )
-            raise ValueError(f"{wrong}; give each one, all integers or all texts")
-    member, distinct = pd.factorize(names)
+    member, distinct = pd.factorize(pd.Series(clusters))
+    if (member < 0).any():
+        raise ValueError(f"item {int(np.argmin(member))} names no cluster")
     if len(distinct) < 2:
         raise ValueError("an interval over items needs at least two clusters")
     return member, len(distinct)
@@ -105,7 +96,7 @@ def crossed(values: np.ndarray, clusters: Any) -> Effect:
     narrower than Student's over the seeds' means: with two or three seeds that differ, his alone
     give intervals that miss the truth too often. With one seed the interval is over clusters only.
     Where several seeds give the same values, nothing was trained: these were measured once. Raises
-    ValueError for fewer than two clusters, a missing name, and names of several kinds: 1 and "1".
+    ValueError for fewer than two clusters and a missing name.
     """
     values = np.atleast_2d(np.asarray(values, dtype=float))
     seeds, items = values.shape

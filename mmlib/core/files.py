@@ -148,24 +148,16 @@ def read_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def alone(lock: Path, busy: str) -> Iterator[None]:
     """Hold the file `lock`, which is made where it is missing, and fail at once where another does.
 
-    busy: what the other one does, and what to do about it.
-    Raises DataError, which also names the file and where its file system is mounted: one without
-    locks leaves the file behind when its holder dies, or refuses to lock it.
+    busy: what the other one does, and what to do about it. Raises DataError, which names the file.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
-    mount = next(folder for folder in lock.resolve().parents if folder.is_mount())
     try:
         held = FileLock(lock, timeout=0).acquire()
     except Timeout:
-        raise DataError(
-            f"{busy}; where nothing of the kind runs, delete {lock}, which the file system at "
-            f"{mount} kept"
-        ) from None
+        raise DataError(f"{busy}; where nothing of the kind runs, delete {lock}") from None
     except (OSError, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DataError(
-            f"{lock}: cannot be locked ({reason}): the file system at {mount} has no locks, or "
-            "lets nobody write there; take a folder on another one"
-        ) from None
+        mend = "take a folder on another file system"
+        raise DataError(f"{lock}: cannot be locked ({reason}): {mend}") from None
     with held:
         yield

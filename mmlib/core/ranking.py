@@ -64,13 +64,12 @@ class Ranks:
     image_ranks: np.ndarray
 
 
-def ranks_of_scores(scores: np.ndarray, image_of: np.ndarray, *, optimistic: bool = False) -> Ranks:
+def ranks_of_scores(scores: np.ndarray, image_of: np.ndarray) -> Ranks:
     """Rank both ways from a full matrix of scores, as ensembles and reranking need it.
 
     scores (n, m) of n images with m captions, higher is better; image_of (m,): the image of each
-    caption, at least one caption an image, in any order. optimistic: the right item comes first
-    among equal scores, not last, which tells how much equal scores matter.
-    Raises ValueError for NaN, and where an image has no caption or a caption no image.
+    caption, at least one caption an image, in any order. Among equal scores the right item comes
+    last. Raises ValueError for NaN, and where an image has no caption or a caption no image.
     """
     scores, image_of = np.asarray(scores), np.asarray(image_of)
     if scores.ndim != 2 or image_of.shape != scores.shape[1:]:
@@ -78,8 +77,7 @@ def ranks_of_scores(scores: np.ndarray, image_of: np.ndarray, *, optimistic: boo
     _check_image_of(image_of, len(scores))
     _refuse_nan(scores)
     true = scores[image_of, np.arange(len(image_of))]
-    ahead = np.greater if optimistic else np.greater_equal
-    return _both_ways(lambda rows, columns: scores[rows, columns], true, image_of, 1024, ahead)
+    return _both_ways(lambda rows, columns: scores[rows, columns], true, image_of, 1024)
 
 
 def rank_images_and_captions(
@@ -134,25 +132,19 @@ def _check_image_of(image_of: np.ndarray, images: int) -> None:
 
 
 def _both_ways(
-    tile: Callable[[slice, slice], np.ndarray], true: np.ndarray, image_of: np.ndarray, block: int,
-    ahead: np.ufunc = np.greater_equal,
-) -> Ranks:  # fmt: skip
-    """Ranks from tiles (rows, columns) of the score matrix and the scores (m,) of true pairs.
-
-    ahead: which scores count as ranked before a right one.
-    """
+    tile: Callable[[slice, slice], np.ndarray], true: np.ndarray, image_of: np.ndarray, block: int
+) -> Ranks:
+    """Ranks from tiles (rows, columns) of the score matrix and the scores (m,) of true pairs."""
     images = image_of.max() + 1
     best = np.full(images, -np.inf, true.dtype)  # of each image's own captions
     np.maximum.at(best, image_of, true)
-    # 1, less the right ones themselves, where they count as ranked before themselves
-    caption_ranks = 1 - ahead(true, true).astype(np.int64)
-    itself = ahead(true, best[image_of]).astype(np.int64)
-    image_ranks = 1 - np.bincount(image_of, weights=itself).astype(np.int64)
+    caption_ranks = np.zeros(len(true), np.int64)  # a right one counts as ahead of itself
+    image_ranks = 1 - np.bincount(image_of, weights=true >= best[image_of]).astype(np.int64)
     for rows in _slices(images, block):
         for columns in _slices(len(true), 4 * block):
             scores = tile(rows, columns)
-            caption_ranks[columns] += np.count_nonzero(ahead(scores, true[columns]), axis=0)
-            image_ranks[rows] += np.count_nonzero(ahead(scores, best[rows, None]), axis=1)
+            caption_ranks[columns] += np.count_nonzero(scores >= true[columns], axis=0)
+            image_ranks[rows] += np.count_nonzero(scores >= best[rows, None], axis=1)
     return Ranks(caption_ranks, image_ranks)
 
 

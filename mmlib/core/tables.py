@@ -1,7 +1,6 @@
 """Tables: a run's results, and the paper's printed figures beside ours."""
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -17,9 +16,6 @@ from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence
 from mmlib.core.paths import PACKAGE, write_atomic
 
-COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that spreadsheets compute
-FIGURE = re.compile(r"[+-][\d.][^()|!=@]*")  # calls nothing
-
 
 def save_results(figures: Mapping[tuple[str, str, int, str], float], folder: Path) -> pd.DataFrame:
     """Write a run's figures, (data set, system, seed, metric) -> value, into a folder.
@@ -29,24 +25,8 @@ def save_results(figures: Mapping[tuple[str, str, int, str], float], folder: Pat
     columns = ["dataset", "system", "seed", "metric", "value"]
     table = pd.DataFrame([(*key, value) for key, value in figures.items()], columns=columns)
     write_json(folder / "results.json", table.to_dict("records"))
-    safe = without_formulas(table)
-    write_atomic(folder / "results.csv", lambda path: safe.to_csv(path, index=False))
+    write_atomic(folder / "results.csv", partial(table.to_csv, index=False))
     return table
-
-
-def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """A table to be written as CSV: an apostrophe before text that spreadsheets would compute.
-
-    Such text begins with =, +, -, @, a tab or a carriage return. A figure, as "-1.5" or
-    "+1.2 [+0.3, +2.1] AUC", stays as it is.
-    """
-
-    def safe(cell: Any) -> Any:
-        computed = isinstance(cell, str) and cell.startswith(COMPUTED)
-        return f"'{cell}" if computed and not FIGURE.fullmatch(cell) else cell
-
-    table = table.rename(index=safe, columns=safe)
-    return table.apply(lambda c: c if pd.api.types.is_numeric_dtype(c) else c.map(safe))
 
 
 def write_json(path: Path, value: object) -> None:

@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 
 from mmlib import __version__
 from mmlib.core.errors import DataError
-from mmlib.core.paths import choose, data_dir, writable, write_atomic
+from mmlib.core.paths import choose, data_dir, writable
 
 # Commands import what they need when they run: PyTorch alone takes seconds.
 app = typer.Typer(help=__doc__, add_completion=False, rich_markup_mode=None)
@@ -45,7 +45,6 @@ OwnData = Annotated[Path | None, Option(exists=True, file_okay=False, help="03, 
 Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1")]
 Cluster = Annotated[str, Option(metavar="ADDRESS", help="of a Dask scheduler")]
 OwnNumbers = Annotated[int | None, Option("--seed", min=0, help="draws one exercise a notebook")]
-Weights = Annotated[str | None, Option(help="of a kept model's network, if not torchvision's")]
 Notebooks = Annotated[Path | None, Option(file_okay=False, help="folder of the notebooks")]
 DataSet = Annotated[str, Argument(help="of `mmlib data list`")]
 TIERS: Sequence[str] = get_args(RecordTier)
@@ -232,7 +231,7 @@ def compare(
 ) -> None:
     """Put your own retriever beside the recorded systems.
 
-    FILE: .npy (test images × captions), or .py with encode_images and encode_texts.
+    FILE: .npy (test images × captions), or a model as of search.
     """
     from mmlib.suite import compare
 
@@ -241,7 +240,7 @@ def compare(
         print(f"{lines} captions, in the order of rows and columns: {items}")
         return
     if similarity is None:
-        raise ValueError("name a .npy file, or a .py file with encode_images and encode_texts")
+        raise ValueError("name a .npy file, or a model as of search")
     scores = compare.scores_of(number, similarity, tier, dataset)
     tables = compare.compare(number, scores, tier, dataset, name=name, folder=evidence)
     print(tables)
@@ -255,92 +254,36 @@ def search(
     folder: Path,
     text: str,
     model: str = "small",
-    weights: Weights = None,
     k: Annotated[int, Option("-k", min=1, help="how many pictures")] = 9,
-    out: Annotated[Path | None, out_option("a contact sheet: .png or .html")] = None,
+    out: Annotated[Path | None, out_option("a contact sheet, .html")] = None,
     index: Annotated[Path | None, out_option("folder of the index (default: FOLDER)", True)] = None,
     device: Device = "cpu",
 ) -> None:
     """Find the pictures of a folder that fit a text.
 
-    --model: a file of `mmlib train`, the folder of a CLIP as transformers writes it, or a .py file
-    with encode_images and encode_texts; small has seen the picture world alone.
+    --model: the folder of a CLIP as transformers writes it, a .py file with encode_images and
+    encode_texts, or weights of 02's ALBEF-like systems of the tier world, as record --keep-weights
+    leaves them; small has seen the picture world alone.
 
     Pictures, also in folders below, are encoded once and kept in an index, a hidden file of the
     folder; later only new and changed ones are. Interrupted, the same command goes on.
     """
     from mmlib.core.device import pick_device
-    from mmlib.suite import score, search
+    from mmlib.suite import encoders, search
 
-    if out and out.resolve().is_relative_to(folder.resolve()):
-        raise ValueError(f"--out {out}: lies in the folder that is searched; name another")
-    if out:
-        search.must_be_sheet(out)
+    if out and (out.suffix != ".html" or out.resolve().is_relative_to(folder.resolve())):
+        raise ValueError(f"--out {out}: name an .html file outside of the folder that is searched")
     if not text.strip():
         raise ValueError("there is no text to search for")
-    read = score.read(model, pick_device(device), weights)
-    print(read.card, file=sys.stderr)  # what it has seen
-    images = search.folder(folder, read, index)
+    encoder = encoders.read(model, pick_device(device))
+    print(encoder.card, file=sys.stderr)  # what it has seen
+    images = search.folder(folder, encoder, index)
     print(f"{len(images.files)} pictures, {images.encoded} of them encoded now", file=sys.stderr)
     matches = images.find(text, k)
     print(matches)
     if out:
         matches.save(out)
         print(f"written to {out}")
-
-
-@app.command()
-def score(
-    model: str,
-    pairs: Annotated[Path, Argument(metavar="PAIRS.csv", help="image,caption[,caption...]")],
-    prior: Annotated[float, Option(min=0, max=1, help="share that fits; 0: as calibrated")] = 0.0,
-    weights: Weights = None,
-    out: Annotated[Path | None, out_option("CSV; default: printed")] = None,
-    device: Device = "cpu",
-) -> None:
-    """Score your own pairs of pictures and captions.
-
-    MODEL: as of search; small: the picture world's judge.
-    """
-    from mmlib.core.device import pick_device
-    from mmlib.core.files import printable
-    from mmlib.core.tables import without_formulas
-    from mmlib.suite import score
-
-    table = score.read_csv(pairs)
-    scorer = score.read(model, pick_device(device), weights)
-    inputs = (pairs, scorer.path, *map(Path, table.image))
-    if out and out.resolve() in {path.resolve() for path in inputs}:
-        raise ValueError(f"--out would write over {out}, which is read: name another file")
-    print(scorer.card, file=sys.stderr)  # of which pictures its odds are
-    table = scorer.score(table, prior)
-    table = without_formulas(table.assign(image=table.image.map(printable)))
-    if out is None:
-        print(table.to_csv(index=False), end="")
-    else:
-        write_atomic(out, lambda file: table.to_csv(file, index=False))
-        print(f"written to {out}")
-
-
-@app.command()
-def train(
-    kind: Literal["judge", "retriever"],
-    out: Annotated[Path, out_option(".safetensors, with a model card")],
-    tier: Literal["world", "flickr8k"] = "world",
-    features: Features = "",
-    seed: Seed = 0,
-    device: Device = "cpu",
-) -> None:
-    """Train a judge or a retriever.
-
-    --out gets it in one file; a judge is kept with the retriever that it reads.
-    """
-    _choose(tier, features)
-    from mmlib.core.device import pick_device
-    from mmlib.suite import train
-
-    print(train.train(kind, tier, out, seed, pick_device(device)))
-    print(f"written to {out}")
 
 
 @course.command("student", help="Copy the notebooks for students.")

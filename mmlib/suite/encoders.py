@@ -1,34 +1,43 @@
-"""Models that put pictures and texts into one space, for searching, scoring and comparing.
+"""Models that put pictures and texts into one space, for searching and comparing."""
 
-A model is a file of `score.keep`, the folder of a CLIP, SigLIP or their kin as transformers writes
-it, or a Python file with two functions; `mmlib.suite.score.read` opens each of them.
-"""
-
+import json
 import runpy
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from PIL import Image, UnidentifiedImageError
+from safetensors import safe_open
+from torch import Tensor
 
-from mmlib.core.errors import DataError, Problem
-from mmlib.core.files import file_hash, regular_file
+from mmlib.core.errors import DataError
+from mmlib.core.files import file_hash, read_tensors, regular_file
 from mmlib.core.paths import PACKAGE
 from mmlib.features.store import UNREADABLE, rgb
+from mmlib.features.text import tokenize
+from mmlib.features.words import Words, padded
+from mmlib.papers.entailment.data.world import RETRIEVERS
+from mmlib.papers.entailment.method.retrievers import MAX_WORDS, build
+from mmlib.papers.entailment.run.systems import BUDGETS
+from mmlib.world import backbone
 
 BATCH = 64  # pictures or texts that are encoded together
 SIDE = 1024  # pixels of a picture's longer side that are read, more than any model here takes
 FUNCTIONS = ("encode_images", "encode_texts")
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "spiece.model")
-INSTALLED = {PACKAGE, Path(sys.prefix), Path(sys.base_prefix)}
-ROUNDING = 0.02  # distance of one input's unit vectors at half precision, in different batches
+REGIONS = PACKAGE / "world" / "regions.safetensors"  # mean and deviation of the world's regions
+MODELS = "small; a CLIP's folder; a .py file with two functions; weights of 02's ALBEF-like, world"
+CARD = (
+    "The ALBEF-like retriever of mmlib's picture world (notebook 02), {}: two encoders, whose "
+    "cosine says how well a text fits a picture. For teaching and tests: it knows the {} words of "
+    "that world and nothing of photographs. Pictures are scaled to 128 x 128."
+)
 
 
 def open_small(path: Path) -> Image.Image:
@@ -48,6 +57,19 @@ def open_small(path: Path) -> Image.Image:
     return picture
 
 
+def read(model: Path | str, device: str = "cpu") -> "Encoder":
+    """A model: "small", a folder in transformers' form, a Python file, or weights that were kept.
+
+    Raises DataError for anything else; nothing is ever unpickled.
+    """
+    path = RETRIEVERS if str(model) == "small" else Path(model)
+    if not path.exists():
+        raise DataError(f"{path}: no such model (there are: {MODELS})")
+    if path.is_dir():
+        return hugging_face(path, device)
+    return python_file(path) if path.suffix == ".py" else world_retriever(path)
+
+
 @dataclass(frozen=True, eq=False)
 class Encoder:
     """Two encoders; the cosine of their vectors says how well a text fits a picture.
@@ -55,8 +77,7 @@ class Encoder:
     path: the model's file or folder, for messages. card: what to know before the model is used.
     identity: a text that changes with the model's files. image_vectors, text_vectors: what encodes
     at most `BATCH` RGB pictures or texts: (n, D), of any length. fits: whether a text is read to
-    its end. unknown: its words that the model does not know, as far as can be told. unsteady:
-    whether a function gives one input two vectors. width: of those that a function gave first.
+    its end. unknown: its words that the model does not know, as far as can be told.
     """
 
     path: Path
@@ -66,8 +87,6 @@ class Encoder:
     text_vectors: Callable[[list[str]], Any]
     fits: Callable[[str], bool] = lambda text: True
     unknown: Callable[[str], list[str]] = lambda text: []
-    unsteady: dict[str, bool] = field(default_factory=dict)
-    width: dict[str, int] = field(default_factory=dict)
 
     def encode_images(self, pictures: Sequence[Any]) -> np.ndarray:
         """Unit vectors (n, D), float32, of RGB pictures. Raises DataError where these are none."""
@@ -78,44 +97,17 @@ class Encoder:
         return self._units(self.text_vectors, texts, "encode_texts")
 
     def _units(self, encode: Callable[[list], Any], items: Sequence[Any], name: str) -> np.ndarray:
-        blocks = [self._unit_block(encode, block, name) for block in batches(items)]
-        if name not in self.unsteady:  # the first call
-            first = blocks[0][:2]
-            again = self._unit_block(encode, items[: len(first)], name)
-            self.unsteady[name] = differ(again, first, ROUNDING)
-            if self.unsteady[name]:
-                said = (
-                    f"{self.path}: {name} gives one input other vectors each time, so scores vary"
-                )
-                print(f"{said} (dropout, or batch norm in training? call eval())", file=sys.stderr)
+        blocks = []
+        for block in batches(items):
+            vectors = np.asarray(encode(list(block)), np.float64)  # whose squares are in range
+            if vectors.ndim != 2 or len(vectors) != len(block) or not vectors.size:
+                shape = f"{vectors.shape} for {len(block)} items, not (items, width)"
+                raise DataError(f"{self.path}: {name} gave {shape}")
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+            if not np.isfinite(lengths).all():
+                raise DataError(f"{self.path}: {name} gives no numbers (are the weights right?)")
+            blocks.append((vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32))
         return np.concatenate(blocks)
-
-    def _unit_block(self, encode: Callable[[list], Any], items: Any, name: str) -> np.ndarray:
-        vectors = np.asarray(encode(list(items)), dtype=np.float64)  # whose squares are in range
-        if vectors.ndim != 2 or len(vectors) != len(items) or not vectors.size:
-            shape = f"{vectors.shape} for {len(items)} items, not (items, width)"
-            raise DataError(f"{self.path}: {name} gave {shape}")
-        if (width := vectors.shape[1]) != self.width.setdefault(name, width):
-            widths = f"{self.width[name]} and then of {width} numbers"
-            raise DataError(f"{self.path}: {name} gave vectors of {widths}")
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        if not np.isfinite(lengths).all():
-            raise DataError(f"{self.path}: {name} gives no numbers (are the weights right?)")
-        return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-
-    def probes(self) -> np.ndarray:
-        """Unit vectors of fixed pictures, which change with weights, code and preprocessing.
-
-        Empty for a model that takes no such pictures, as one that wants all of one size.
-        """
-        rows, columns = np.mgrid[:60, :80]
-        waves = np.stack([rows * 5 + columns, columns * 4, rows * columns // 7], axis=2) % 256
-        shades = [np.where(np.arange(3) == k, waves, waves // 4).astype(np.uint8) for k in range(3)]
-        wide, high, large = map(Image.fromarray, shades)
-        try:
-            return self.encode_images([wide, high.resize((60, 90)), large.resize((600, 500))])
-        except Exception:  # of whatever kind the model has
-            return np.zeros((0, 0), np.float32)
 
     def cosines(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
         """Cosines (images, texts) of unit vectors; DataError where their widths differ."""
@@ -125,23 +117,20 @@ class Encoder:
         return images @ texts.T
 
     def say_unread(self, texts: Sequence[str], name: str = "texts") -> None:
-        """Say on stderr which words of texts the model does not know, and which ends it cuts."""
+        """Say on stderr which words of texts the model does not know, and how many texts it cuts.
+
+        Of the first of these it says at which word.
+        """
         if words := list(dict.fromkeys(word for text in texts for word in self.unknown(text))):
             more = f" and {len(words) - 20} more" if len(words) > 20 else ""
             print(f"words that it does not know: {', '.join(words[:20])}{more}", file=sys.stderr)
-        say_cut(texts, self.fits, name)
-
-    def score(self, pairs: pd.DataFrame, prior: float = 0.0) -> pd.DataFrame:
-        """Image, caption and cosine of each pair (`score.read_csv`); the prior is of judges alone.
-
-        Raises DataError for a picture that cannot be read.
-        """
-        self.say_unread(captions := list(pairs.caption), "captions")
-        texts = self.encode_texts(captions)
-        images = of_pictures(pairs.image, self.encode_images)
-        self.cosines(images[:1], texts[:1])
-        cosines = np.einsum("nd,nd->n", images, texts)
-        return pairs[["image", "caption"]].assign(cosine=cosines.round(4))
+        if cut := [text for text in texts if not self.fits(text)]:
+            words = cut[0].split() or [""]
+            ends = range(1, len(words))
+            last = next((n for n in ends if not self.fits(" ".join(words[:n]))), len(words))
+            first = f"the first is cut at its word {last}, {words[last - 1][:40]!r}"
+            said = f"{name} not read to the end: {len(cut)} of {len(texts)}; {first}"
+            print(said, file=sys.stderr)
 
 
 def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -149,108 +138,81 @@ def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (items[start : start + BATCH] for start in range(0, len(items), BATCH))
 
 
-def of_pictures(files: pd.Series, see: Callable[[list[Image.Image]], Any]) -> np.ndarray:
-    """What `see` makes of each picture, (files, ...); a file that is named twice is read once.
-
-    Raises DataError for a picture that cannot be read.
+def world_retriever(path: Path) -> Encoder:
+    """The retriever of the picture world that `ci/train_world_retriever.py` made, or one of paper
+    02's ALBEF-like ones of that world, of `mmlib record --keep-weights`. DataError for others.
     """
-    codes, paths = pd.factorize(files)
-    blocks = [see([open_small(Path(path)) for path in block]) for block in batches(paths)]
-    return np.concatenate(blocks)[codes]
+    with safe_open(RETRIEVERS, "pt") as file:
+        words = Words(json.loads(file.metadata()["words"]))
+    scale = read_tensors(REGIONS)[0]["regions"].astype(np.float32)
+    table = np.zeros((0, backbone.GRID**2, scale.shape[1]), np.float32)
+    retriever = build("align", BUDGETS["world"].retrieval, table, len(words)).eval()
+    try:
+        with safe_open(path, "pt") as file:
+            made = (file.metadata() or {}).get("card", "which starts paper 02's judges")
+            names = file.keys()
+            weights = {n.removeprefix("align."): file.get_tensor(n).float() for n in names}
+        retriever.load_state_dict(weights)
+    except Exception as error:  # whatever another file leads to
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: no weights of an ALBEF-like retriever ({reason})") from None
 
+    @torch.no_grad()
+    def image_vectors(pictures: list[Image.Image]) -> Tensor:
+        regions = (backbone.extract(pictures)[0] - scale[0]) / scale[1]
+        return retriever.image_states(torch.from_numpy(regions.astype(np.float32)))[1]
 
-def say_cut(texts: Sequence[str], fits: Callable[[str], bool], name: str) -> None:
-    """Say on stderr how many texts do not fit, and at which word the first of them is cut."""
-    if not (cut := [text for text in texts if not fits(text)]):
-        return
-    words = cut[0].split() or [""]
-    ends = range(1, len(words))
-    last = next((n for n in ends if not fits(" ".join(words[:n]))), len(words))
-    first = f"the first is cut at its word {last}, {words[last - 1][:40]!r}"
-    print(f"{name} not read to the end: {len(cut)} of {len(texts)}; {first}", file=sys.stderr)
+    @torch.no_grad()
+    def text_vectors(texts: list[str]) -> Tensor:
+        ids, lengths = padded([words.ids(text)[:MAX_WORDS] for text in texts])
+        return retriever.text_states(torch.from_numpy(ids), torch.from_numpy(lengths))[2]
 
-
-def differ(vectors: np.ndarray, others: np.ndarray, most: float) -> bool:
-    """Whether two arrays (n, D) differ in shape, or a row of them by a distance above `most`."""
-    if vectors.shape != others.shape:
-        return True
-    return bool((np.linalg.norm(vectors - others, axis=1) > most).any())
+    vocabulary = set(words.words)
+    return Encoder(
+        path, CARD.format(made, len(words)), file_hash(path), image_vectors, text_vectors,
+        lambda text: len(words.ids(text)) <= MAX_WORDS,
+        lambda text: [w for w in tokenize(text) if w.isalnum() and w not in vocabulary],
+    )  # fmt: skip
 
 
 def python_file(path: Path) -> Encoder:
     """encode_images and encode_texts of a Python file, which is run.
 
-    Raises DataError where it has no such function, and as `running` does.
+    Modules beside it can be imported. Raises DataError where it has no such function, and as
+    `running` does.
     """
-    modules: dict[str, Any] = {}
-    with running(regular_file(path, "name a .py file"), modules):
-        functions = runpy.run_path(str(path.absolute()))
+    sys.path.insert(0, str(regular_file(path, "name a .py file").resolve().parent))
+    with running(path):
+        functions = runpy.run_path(str(path))
     if lacking := [name for name in FUNCTIONS if not callable(functions.get(name))]:
         raise DataError(f"{path}: has no function {lacking[0]}")
 
     def calling(name: str) -> Callable[[list], np.ndarray]:
         def encode(items: list) -> np.ndarray:
-            with running(path, modules, f"{name}: "):
-                vectors = numbers(given := functions[name](items))
-                if not np.can_cast(vectors.dtype, np.float64, "same_kind"):
-                    raise TypeError(f"gave no numbers but {type(given).__name__} ({vectors.dtype})")
-            return vectors
+            with running(path):
+                vectors = functions[name](items)
+                if isinstance(vectors, Tensor):
+                    vectors = vectors.detach().cpu().double().numpy()
+                return np.asarray(vectors, dtype=float)
 
         return encode
 
     card, identity = f"{path.name}: two functions of yours.", f"py {file_hash(path)}"
-    image_vectors, text_vectors = map(calling, FUNCTIONS)
-    return Encoder(path, card, identity, image_vectors, text_vectors)
+    return Encoder(path, card, identity, calling(FUNCTIONS[0]), calling(FUNCTIONS[1]))
 
 
 @contextmanager
-def running(path: Path, modules: dict[str, Any], doing: str = "") -> Iterator[None]:
-    """Run a user's code as `python path` would, which finds modules beside it.
+def running(path: Path) -> Iterator[None]:
+    """Run a user's code; what it prints goes to stderr, as does the traceback of its error.
 
-    modules: those, which no other file's code gets under the same names. What the code prints goes
-    to stderr. Raises DataError with the user's file and line for whatever it raises, SystemExit
-    too; Ctrl-C goes on as it is.
+    Raises DataError for whatever it raises.
     """
-    folder, before = path.resolve().parent, set(sys.modules)
-    sys.modules |= modules
-    sys.path.insert(0, str(folder))
     try:
         with redirect_stdout(sys.stderr):
             yield
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        frames = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
-        if isinstance(error, SyntaxError):
-            frames.append((error.filename or "", error.lineno))
-        lines = [(file, line) for file, line in frames if _beside(file, folder)]
-        file, line = (lines or [(str(path), None)])[-1]
-        users = path.parent / Path(file).resolve().relative_to(folder)
-        said = " ".join(str(getattr(error, "msg", error)).split())[:200]
-        reason = f"{doing}{type(error).__name__}: {said}"
-        raise DataError(Problem(users, line, reason, "mend the code there")) from None
-    finally:
-        with suppress(ValueError):  # the code may have changed the list
-            sys.path.remove(str(folder))
-        for name in sys.modules.keys() - before:
-            if _beside(getattr(sys.modules[name], "__file__", None) or "", folder):
-                modules[name] = sys.modules.pop(name)
-
-
-def _beside(file: str, folder: Path) -> bool:
-    """Whether a file of code is one of a user's folder, not of a package installed there."""
-    parents = [] if file[:1] in ("", "<") else [*Path(file).resolve().parents]
-    return folder in parents and not INSTALLED & {*parents} and "site-packages" not in file
-
-
-def numbers(value: Any) -> np.ndarray:
-    """An array of what a user's function gave: of arrays and tensors of any kind, and lists."""
-    if isinstance(value, torch.Tensor):
-        value = value.detach().cpu().to_dense()
-        return (value if value.is_complex() else value.double()).numpy()
-    if isinstance(value, list | tuple):
-        return np.array([item if np.isscalar(item) else numbers(item) for item in value])
-    return np.asarray(value.toarray() if hasattr(value, "toarray") else value)
+    except Exception as error:
+        traceback.print_exc()
+        raise DataError(f"{path}: its code fails with {type(error).__name__}: {error}") from None
 
 
 def hugging_face(folder: Path, device: str = "cpu") -> Encoder:

@@ -24,7 +24,7 @@ from mmlib.core.jobs import JOB, NO_SEED, Answer, Job
 from mmlib.core.parallel import connect
 from mmlib.core.paths import OWN_EVIDENCE, data_dir, evidence_dir, own_dataset, write_atomic
 from mmlib.core.recordings import incomplete
-from mmlib.core.tables import without_formulas, write_json
+from mmlib.core.tables import write_json
 from mmlib.data import flickr8k
 from mmlib.features import sets
 from mmlib.suite.papers import experiment as experiment_of
@@ -290,7 +290,7 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     tables = {name: table for name, table in tables.items() if len(table)}
     tables |= {"ledger": ledger(assessed).set_index("id"), "parts": parts_table(assessed)}
     for name, table in tables.items():
-        write_atomic(out / f"{name}.csv", without_formulas(table).to_csv)
+        write_atomic(out / f"{name}.csv", table.to_csv)
     features, claims = evidence.header["features"], [entry.record() for entry in assessed]
     write_json(out / "verdicts.json", {"incomplete": gaps, "features": features, "claims": claims})
     lines = [f"INCOMPLETE: {sentence}" for sentence in gaps]

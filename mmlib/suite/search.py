@@ -15,7 +15,6 @@ import hashlib
 import io
 import json
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,23 +24,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from jinja2 import Template
-from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFilter
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError
 from mmlib.core.files import PICTURES, file_hash, kept, listed, printable, write_tensors
 from mmlib.core.paths import write_atomic
-from mmlib.suite import score
-from mmlib.suite.encoders import ROUNDING, Encoder, batches, differ, open_small
+from mmlib.suite.encoders import Encoder, batches, open_small, read
 
 THUMBNAIL = 384  # pixels of the longer side of a picture that was found
-COLUMNS = 5  # pictures in a row of a sheet
 OUTLINE = "#D55E00"
 # Windows of half the picture's sides: left, top, right, bottom as shares of these.
 WINDOWS = [(x / 4, y / 4, x / 4 + 0.5, y / 4 + 0.5) for y in range(3) for x in range(3)]
-SAME = 1e-4  # how far probes of one model lie apart at most, on whatever processor
 PROBED = 3  # pictures of an index that are encoded again before it is used
+ROUNDING = 0.02  # distance of one input's unit vectors at half precision, in different batches
 PAGE = Path(__file__).with_name("sheet.html.j2")
 
 
@@ -92,53 +88,27 @@ class Found:
         return best
 
     def save(self, path: Path | str) -> None:
-        """Write a contact sheet with the regions outlined: .png, or .html without other files.
+        """Write a contact sheet with the regions outlined, an HTML page without other files.
 
-        Raises DataError for another suffix and for a picture that is gone.
+        Raises DataError for a picture that is gone.
         """
-        path = Path(path)
-        must_be_sheet(path)
-        if path.suffix == ".html":
-            content = self._repr_html_().encode()
-            write_atomic(path, lambda file: file.write_bytes(content))
-            return
-        rows = -(-len(self.table) // COLUMNS)
-        figure = Figure((3 * COLUMNS, 3.5 * rows), layout="constrained")
-        figure.suptitle(textwrap.fill(printable(self.text), 35 * COLUMNS), parse_math=False)
-        for axes in (grid := figure.subplots(rows, COLUMNS, squeeze=False)).flat:
-            axes.axis("off")
-        for axes, (title, picture, _) in zip(grid.flat, self._outlined(), strict=False):
-            axes.imshow(picture)
-            axes.set_title(textwrap.fill(title, 35), fontsize=8, parse_math=False)
-        write_atomic(path, lambda file: figure.savefig(file))
+        content = self._repr_html_().encode()
+        write_atomic(Path(path), lambda file: file.write_bytes(content))
 
     def _repr_html_(self) -> str:
         figures = []
-        for title, picture, path in self._outlined():
-            picture.save(buffer := io.BytesIO(), "JPEG", quality=90)
-            data = base64.b64encode(buffer.getvalue()).decode()
-            figures.append((title, path.absolute().as_uri(), data))
-        page = Template(PAGE.read_text(encoding="utf-8"), autoescape=True)
-        return page.render(text=printable(self.text), card=self.model.card, figures=figures)
-
-    def _outlined(self) -> list[tuple[str, Image.Image, Path]]:
-        """Title, picture with its region outlined, and file."""
-        outlined = []
         rows = zip(self.table.itertuples(), self.pictures, self.regions, strict=True)
         for (rank, cosine, file), picture, region in rows:
             picture, width = picture.copy(), max(2, max(picture.size) // 80)
             left, top, right, bottom = _pixels(picture, region)
             corners = left, top, right - 1, bottom - 1
             ImageDraw.Draw(picture).rectangle(corners, None, OUTLINE, width)
-            title = f"{rank}. {cosine:.2f} {printable(file)}"
-            outlined.append((title, picture, self.folder / file))
-        return outlined
-
-
-def must_be_sheet(path: Path) -> None:
-    """Raises DataError where a file is neither .png nor .html."""
-    if path.suffix not in (".png", ".html"):
-        raise DataError(f"{path}: a contact sheet is a file whose name ends in .png or .html")
+            picture.save(buffer := io.BytesIO(), "JPEG", quality=90)
+            data = base64.b64encode(buffer.getvalue()).decode()
+            title, link = f"{rank}. {cosine:.2f} {printable(file)}", (self.folder / file).absolute()
+            figures.append((title, link.as_uri(), data))
+        page = Template(PAGE.read_text(encoding="utf-8"), autoescape=True)
+        return page.render(text=printable(self.text), card=self.model.card, figures=figures)
 
 
 def _pixels(picture: Image.Image, region: Sequence[float]) -> tuple[int, int, int, int]:
@@ -181,12 +151,12 @@ def folder(
 ) -> Index:
     """The index of a folder and the folders in it, read and brought up to date.
 
-    model: as `score.read` takes or gives it. index: a folder for the index, if not `path` itself.
+    model: as `encoders.read` takes or gives it. index: a folder for it, if not `path` itself.
     What is said goes to stderr: files that are no pictures and are left out, an index that is
     damaged and made anew, or that cannot be written.
     Raises DataError for a folder that is not there or has no pictures, and for what is no model.
     """
-    path, model = Path(path), model if isinstance(model, Encoder) else score.read(model)
+    path, model = Path(path), model if isinstance(model, Encoder) else read(model)
     if not path.is_dir():
         raise DataError(f"{path}: no such folder")
     files = [p for p in listed(path, "**/*") if p.suffix.lower() in PICTURES and not p.is_dir()]
@@ -201,17 +171,16 @@ def folder(
     if index is not None:
         whose = _hash(f"{path.resolve()} {model.identity}")
         store = Path(index) / f"{path.resolve().name}-{whose}.safetensors"
-    probes, random = model.probes(), model.unsteady.get("encode_images")
-    before, earlier = ({}, probes) if random else _read(store)
+    before = _read(store)
     rows = {state: before[state] for state in states if state in before}
-    if before and (differ(probes, earlier, SAME) or (rows and _changed(model, path, rows))):
+    if rows and _changed(model, path, rows):
         mend = "made anew: the model gives other vectors now (other weights, code or preprocessing)"
         print(f"{store}: {mend}", file=sys.stderr)
         before, rows = {}, {}
     vector_of = dict(before.values())
     new, left_out, encoded = [state for state in states if state not in rows], dict[str, str](), 0
 
-    def read(name: str) -> tuple[str, Image.Image | None]:
+    def opened(name: str) -> tuple[str, Image.Image | None]:
         try:  # the hash first: of a file that changes in between the next search sees it
             digest = file_hash(path / name)
             return digest, None if digest in vector_of else open_small(path / name)
@@ -223,7 +192,7 @@ def folder(
     try:
         for block in tqdm(list(batches(new)), desc=path.name, disable=None):
             with ThreadPoolExecutor() as pool:
-                seen = list(pool.map(read, [name for name, *_ in block]))
+                seen = list(pool.map(opened, [name for name, *_ in block]))
             pictures = [picture for _, picture in seen if picture is not None]
             digests = [digest for digest, picture in seen if picture is not None]
             vectors = model.encode_images(pictures) if pictures else np.zeros((0, 0))
@@ -233,8 +202,8 @@ def folder(
                 if digest:
                     rows[state] = digest, vector_of[digest]
     finally:  # also when interrupted, so that the same call goes on from here
-        if rows and rows.keys() != before.keys() and not model.unsteady.get("encode_images"):
-            _write(store, rows, probes)
+        if rows and rows.keys() != before.keys():
+            _write(store, rows)
     if left_out:
         gone = f"{len(left_out)} of {len(files)} files, such as {next(iter(left_out.values()))}"
         if not rows:
@@ -253,26 +222,27 @@ def _changed(model: Encoder, folder: Path, rows: Mapping[tuple, tuple[str, np.nd
     """Whether some pictures of an index, spread over it, have other vectors now."""
     some = list(rows)[:: max(1, len(rows) // PROBED)][:PROBED]
     now = model.encode_images([open_small(folder / name) for name, *_ in some])
-    return differ(now, np.stack([rows[state][1] for state in some]), ROUNDING)
+    before = np.stack([rows[state][1] for state in some])
+    same = now.shape == before.shape and np.linalg.norm(now - before, axis=1).max() <= ROUNDING
+    return not same
 
 
-def _read(store: Path) -> tuple[dict[tuple, tuple[str, np.ndarray]], np.ndarray]:
-    """Of an index the files' hashes and vectors by their states, and the model's probes.
+def _read(store: Path) -> dict[tuple, tuple[str, np.ndarray]]:
+    """Of an index the files' hashes and vectors by their states.
 
     Of no files where there is none or, with a line on stderr, it is damaged.
     """
-    none = {"vectors": np.zeros((0, 0)), "probes": np.zeros((0, 0))}
-    arrays, notes = kept(store) or (none, {"mmlib": "[]"})
+    arrays, notes = kept(store) or ({"vectors": np.zeros((0, 0))}, {"mmlib": "[]"})
     rows = zip(json.loads(notes["mmlib"]), arrays["vectors"], strict=True)
-    return {tuple(state): (digest, row) for (*state, digest), row in rows}, arrays["probes"]
+    return {tuple(state): (digest, row) for (*state, digest), row in rows}
 
 
-def _write(store: Path, rows: Mapping[tuple, tuple[str, np.ndarray]], probes: np.ndarray) -> None:
+def _write(store: Path, rows: Mapping[tuple, tuple[str, np.ndarray]]) -> None:
     """Write an index whole, or say why not: what was asked for can be answered all the same."""
     try:
-        arrays = {"vectors": np.stack([vector for _, vector in rows.values()]), "probes": probes}
+        vectors = np.stack([vector for _, vector in rows.values()])
         states = json.dumps([(*state, digest) for state, (digest, _) in rows.items()])
-        write_tensors(store, arrays, {"mmlib": states})
+        write_tensors(store, {"vectors": vectors}, {"mmlib": states})
     except OSError as error:
         mend = "the index is not kept (--index names another folder)"
         print(f"{store}: {error.strerror or error}, so {mend}", file=sys.stderr)

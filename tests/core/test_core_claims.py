@@ -72,18 +72,15 @@ def test_crossed_has_the_interval_of_a_table_of_variances(seeds, deviations):
 
 NAMELESS = [  # and at which item
     (["a", None, "b"], 1), (["a", "b", np.nan], 2), ([pd.NaT, "a"], 0), ([1, pd.NA, 2], 1),
-    (["a", " "], 1), (np.array(["a", np.nan]), 1), (np.array([1, np.nan]), 1), (["a", "None"], 1),
-    (pd.array([1, None]), 1), (pd.Series([None, "a"]).astype(str), 0), (["a", "<NA>"], 1),
-    (pd.Categorical(["a", None]), 1), (pd.to_datetime(["2020", None]), 1), ([1, "1", 2], 1),
-    ([1, 2, 1.0], 2), ([1, True], 1), ([False, 0, 1], 1), (["1", "2", 1], 2), (["a", b"a"], 1),
+    (np.array([1, np.nan]), 1), (pd.array([1, None]), 1), (pd.Categorical(["a", None]), 1),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("clusters", "message"), [
-    *((names, f"item {i}: .* is no name of a cluster like .* all texts") for names, i in NAMELESS),
+    *((names, f"item {i} names no cluster") for names, i in NAMELESS),
     (["a", "a"], "at least two clusters"), ([], "2 items, but 0 clusters"),
 ])  # fmt: skip
-def test_clusters_without_a_name_of_one_kind_are_refused(clusters, message):
+def test_clusters_without_a_name_are_refused(clusters, message):
     values = np.arange(2.0 * len(clusters) or 4).reshape(2, -1)
     for estimate in (crossed, crossed_known, lambda v, names: slope(v.T, v, 0, names)):
         with pytest.raises(ValueError, match=message):

@@ -10,24 +10,7 @@ from made_up_evidence import evidence_of
 
 from mmlib.core.effects import crossed
 from mmlib.core.evidence import NO_SEED
-from mmlib.core.tables import Cells, save_results, table, without_formulas
-
-
-@pytest.mark.parametrize(
-    ("cell", "written"),
-    [
-        ('=HYPERLINK("http://x","y")', "'="), ("@SUM(A1)", "'@"), ("+1+cmd|' /C calc'!A0", "'+"),
-        ("-2+3+cmd|' /C calc'!A0", "'-"), ("-a dog", "'-"), ("\t=1+1", "'\t"),
-        ("-1.5", "-1.5"), ("+1.2 [+0.3, +2.1] AUC", "+1.2"), ("a - b", "a - b"), (-1.5, -1.5),
-    ],
-)  # fmt: skip
-def test_no_cell_of_a_csv_file_is_computed_and_figures_stay(cell, written):
-    table = without_formulas(pd.DataFrame({"text": [cell], "value": [np.float32(-0.1)]}))
-    assert str(table.text[0]).startswith(str(written))
-    assert str(table.text[0]).removeprefix("'") == str(cell)
-    assert table.value.dtype == np.float32
-    named = without_formulas(pd.DataFrame({"=1": [1]}, index=["=2"]))
-    assert (named.columns[0], named.index[0]) == ("'=1", "'=2")
+from mmlib.core.tables import Cells, save_results, table
 
 
 def test_results_are_the_same_as_json_and_as_csv(tmp_path):

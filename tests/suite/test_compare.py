@@ -100,21 +100,11 @@ def test_scores_in_another_order_or_all_alike_are_said(beside, scores):
         assert str(beside(wrong)).startswith("These scores are hardly")
 
 
-@pytest.mark.parametrize(
-    "round_", [lambda s: s.astype("f2"), np.rint, lambda s: s > 1, np.zeros_like]
-)
-def test_equal_scores_are_told_by_the_figures_for_and_against(beside, scores, round_):
-    """Against those of scores that break each tie for the right image, and for all others."""
-    low = np.asarray(round_(scores), float)
-    true = IMAGE_OF == np.arange(IMAGES)[:, None]
-    rows = [beside(low + sign * 1e-9 * true).results.iloc[0] for sign in (-1, 1)]
-    found = beside(low, name="Mine")
-    assert found.results.loc["Mine"].equals(rows[0])
-    favoured = found.results.loc["Mine, equal scores in its favour"]
-    assert favoured.equals(rows[1])
-    assert float(favoured.rsum) > float(rows[0].rsum)
-    assert "Equal scores move figures" in str(found)
-    assert "Equal scores" not in str(beside(scores))
+def test_equal_scores_count_against_the_right_one(beside, scores):
+    low, true = np.rint(scores), IMAGE_OF == np.arange(IMAGES)[:, None]
+    against, favoured = (beside(low + sign * 1e-9 * true).results.iloc[0] for sign in (-1, 1))
+    assert beside(low).results.iloc[0].equals(against)
+    assert float(favoured.rsum) > float(against.rsum)
 
 
 def test_a_recorded_system_given_back_differs_by_nothing(beside):
@@ -201,7 +191,7 @@ def test_encoders_get_batches_and_their_cosines_count(monkeypatch):
          "half.py: has no function encode_texts"),
         (["04", "encoders.py"], b"encode_images = encode_texts = print",
          "paper 04 ranks no similarity matrix"),
-        (["03"], None, "name a .npy file, or a .py file"),
+        (["03"], None, "name a .npy file, or a model"),
     ],
 )  # fmt: skip
 def test_files_that_hold_no_retriever_are_one_line(
@@ -231,7 +221,6 @@ BYTES = [  # of a file, what is said of it
     (ONES[:9], f"{NOT_NPY}EOF: reading array header"),
     (ONES[:-9], f"{NOT_NPY}mmap length is greater than file size"),
     (ONES.replace(b"(4, 9)", b"(4, 9)^"), f"{NOT_NPY}Cannot parse header"),
-    (ONES * 2, f"{NOT_NPY}416 bytes after it; save one matrix a file"),
     (saved(np.array([None] * 9)), f"{NOT_NPY}Array can't be memory-mapped: Python objects"),
     (saved(np.ones((4, 9), complex)), "holds complex128, no real numbers; save float32"),
     (saved(np.full((4, 9), "1.0")), "holds <U3, no real numbers; save float32"),

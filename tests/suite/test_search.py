@@ -13,7 +13,6 @@ from unittest.mock import Mock
 import numpy as np
 import pandas as pd
 import pytest
-import tiny_entailment as tiny
 import torch
 from bs4 import BeautifulSoup
 from PIL import Image
@@ -21,13 +20,8 @@ from safetensors.torch import save_file
 from scripts import REFUSED, flip_bits, run_page
 from test_backbones import build as hugging_face_model
 
-from mmlib.core import engine
 from mmlib.core.errors import DataError
-from mmlib.features.extraction import extract
-from mmlib.features.words import padded
-from mmlib.papers.entailment.method.retrievers import build
-from mmlib.papers.entailment.run import jobs, judge, retriever
-from mmlib.suite import cli, encoders, score, search, train
+from mmlib.suite import cli, encoders, search
 
 FUNCTIONS = """
 import numpy as np
@@ -48,6 +42,8 @@ COLOURS = {"red": (250, 5, 5), "deep/green": (5, 200, 5), "blue": (5, 5, 220), "
 def photos(tmp_path, monkeypatch):
     """A folder of pictures of one colour each, and encoders that see colours."""
     monkeypatch.chdir(tmp_path)
+    for name in ("beside", "helper"):  # modules of another test's folder
+        monkeypatch.delitem(sys.modules, name, raising=False)
     Path("colours.py").write_text(FUNCTIONS, encoding="utf-8")
     folder = tmp_path / "photos"
     for name, colour in COLOURS.items():
@@ -156,29 +152,29 @@ import numpy as np
 def seen(pictures):
     return np.stack([np.asarray(p, float)SHOWN for p in pictures]).mean((1, 2))
 """
-ONE = np.array([1, 1, 1.02])[:, None]
 
 
 @pytest.mark.parametrize(
     ("before", "weights", "after"),
     [
         (".mean((0, 1), keepdims=True)", -WEIGHTS[::-1], ".mean((0, 1), keepdims=True)"),
-        (".mean((0, 1), keepdims=True)", WEIGHTS * ONE, ".mean((0, 1), keepdims=True)"),
         (".mean((0, 1), keepdims=True)", WEIGHTS[:, :5], ".mean((0, 1), keepdims=True)"),
-        (".mean((0, 1), keepdims=True)", WEIGHTS, ".max((0, 1), keepdims=True)"),
         (".mean((0, 1), keepdims=True)", WEIGHTS, "[:20].mean((0, 1), keepdims=True) - 9"),
         ("", -WEIGHTS[::-1], ""),  # which takes pictures of one size alone
         ("", WEIGHTS[:, :5], ""),
         ("", WEIGHTS, "** 2"),
     ],
 )
-def test_an_index_of_other_weights_or_code_is_made_anew(photos, capsys, before, weights, after):
+def test_an_index_of_other_weights_or_code_is_made_anew(
+    photos, capsys, monkeypatch, before, weights, after
+):
     Path("model.py").write_text(READS_WEIGHTS, encoding="utf-8")
     for count, how, values, anew in (
         (4, before, WEIGHTS, False), (0, before, WEIGHTS, False), (4, after, weights, True)
     ):  # fmt: skip
         np.save("weights.npy", values)
         Path("beside.py").write_text(SEEN.replace("SHOWN", how))
+        monkeypatch.delitem(sys.modules, "beside", raising=False)
         index = search.folder(photos, "model.py")
         assert index.encoded == count
         said = capsys.readouterr().err
@@ -189,27 +185,12 @@ def test_an_index_of_other_weights_or_code_is_made_anew(photos, capsys, before, 
     assert search.folder(photos, "model.py").encoded == 0
 
 
-DROPOUT = "torch.nn.functional.dropout(x.repeat(50, 1, 1)).mean(0)"
-
-
-@pytest.mark.parametrize(
-    ("name", "layer"),
-    [
-        ("images", DROPOUT), ("images", "norm(x.float())"), ("images", "x + 99 * torch.rand(3)"),
-        ("texts", "x + 99 * torch.rand(3)"),
-    ],
-)  # fmt: skip
-def test_a_model_that_is_not_deterministic_is_named_and_no_index_kept(photos, capsys, name, layer):
-    function = f"encode_{name}"
-    lines = f"norm, first = torch.nn.BatchNorm1d(3), {function}\nlayer = lambda x: {layer}\n"
-    wrapped = f"{lines}{function} = lambda items: layer(torch.tensor(first(items)))\n"
-    Path("random.py").write_text(FUNCTIONS + wrapped, encoding="utf-8")
-    for count in (4, 4) if name == "images" else (4, 0):
-        index = search.folder(photos, "random.py")
-        assert index.encoded == count
-        assert len(index.find("red").table) == 4
-        said = f"random.py: {function} gives one input other vectors each time"
-        assert capsys.readouterr().err.count(said) == 1
+def test_a_model_that_is_not_deterministic_finds_by_vectors_of_now(photos, capsys):
+    lines = "first = encode_images\nencode_images = lambda x: first(x) + 999 * np.random.rand(3)"
+    Path("random.py").write_text(f"{FUNCTIONS}\n{lines}\n", encoding="utf-8")
+    for _ in range(2):
+        assert search.folder(photos, "random.py").encoded == 4
+    assert "made anew: the model gives other vectors now" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -237,15 +218,13 @@ def test_a_damaged_index_is_made_anew_and_said(photos, capsys, damage):
 def test_no_flipped_bit_of_an_index_gives_other_vectors(photos):
     sound = search.folder(photos, "colours.py")
     [path] = photos.glob(".mmlib-*")
-    before, probes = search._read(path)
+    before = search._read(path)
     for where in flip_bits(path):
-        vectors, others = search._read(path)
+        vectors = search._read(path)
         assert vectors.keys() in (before.keys(), set()), where
-        if vectors:
-            np.testing.assert_array_equal(others, probes)
-            for state, (digest, vector) in vectors.items():
-                assert digest == before[state][0]
-                np.testing.assert_array_equal(vector, before[state][1])
+        for state, (digest, vector) in vectors.items():
+            assert digest == before[state][0]
+            np.testing.assert_array_equal(vector, before[state][1])
     assert search.folder(photos, "colours.py").encoded == 0
     assert len(sound.files) == 4
 
@@ -284,11 +263,11 @@ def test_an_interrupted_index_goes_on(photos, monkeypatch):
 
     def interrupted(pictures):
         calls.append(len(pictures))
-        if len(calls) == 7:  # after three probes, one of them again, and two pictures
+        if len(calls) == 3:  # after two pictures
             raise KeyboardInterrupt
         return np.ones((len(pictures), 3))
 
-    model = replace(score.read("colours.py"), image_vectors=interrupted)
+    model = replace(encoders.read("colours.py"), image_vectors=interrupted)
     with pytest.raises(KeyboardInterrupt):
         search.folder(photos, model)
     index = search.folder(photos, model)
@@ -315,9 +294,9 @@ def tiny_clip(folder):
     return model
 
 
-def test_a_clip_from_a_folder(photos, tmp_path, capsys):
+def test_a_clip_from_a_folder(photos, tmp_path):
     original = tiny_clip(tmp_path / "clip")
-    model = score.read(tmp_path / "clip")
+    model = encoders.read(tmp_path / "clip")
     index = search.folder(photos, model)
     found = index.find("red dog red cat " * 25, k=4)  # more words than the 77 it takes
     from transformers import CLIPImageProcessor
@@ -333,11 +312,6 @@ def test_a_clip_from_a_folder(photos, tmp_path, capsys):
             cosines[file] = float(torch.cosine_similarity(image, wanted, dim=0))
     assert list(found.table.picture) == sorted(cosines, key=lambda file: -cosines[file])
     np.testing.assert_allclose(found.table.score, sorted(cosines.values(), reverse=True), atol=1e-5)
-    pairs = tmp_path / "pairs.csv"
-    pairs.write_text(f"image,caption\nphotos/red.png,{'red dog red cat ' * 25}\n")
-    assert cli.main(["score", str(tmp_path / "clip"), str(pairs)]) == 0
-    shown = capsys.readouterr().out.splitlines()[1]
-    assert float(shown.rpartition(",")[2]) == pytest.approx(cosines["red.png"], abs=1e-4)
     os.utime(tmp_path / "clip" / "model.safetensors")  # another model, for all that is known
     assert search.folder(photos, tmp_path / "clip").encoded == 4
 
@@ -375,11 +349,7 @@ def test_the_region_is_the_one_without_which_the_score_falls_most(photos):
 
 def test_sheets_are_whole_files_that_name_the_text(photos, tmp_path):
     found = search.folder(photos, "colours.py").find("red & <blue> $5 or $6", k=4)
-    found.save(tmp_path / "sheet.png")
     found.save(tmp_path / "sheet.html")
-    with Image.open(tmp_path / "sheet.png") as picture:
-        assert picture.width > 300
-        assert len(picture.convert("RGB").getcolors(1 << 20)) > 10
     soup = BeautifulSoup((tmp_path / "sheet.html").read_text(encoding="utf-8"), "html.parser")
     assert soup.h1.get_text() == "red & <blue> $5 or $6"
     assert len(soup.find_all("figure")) == 4
@@ -388,13 +358,11 @@ def test_sheets_are_whole_files_that_name_the_text(photos, tmp_path):
         assert file in image["alt"]
         assert image.parent["href"] == (photos / file).as_uri()
     assert "colours.py: two functions of yours." in soup.p.get_text()
-    with pytest.raises(DataError, match=r"sheet\.pdf: a contact sheet is a file whose name ends"):
-        found.save("sheet.pdf")
     fresh = search.folder(photos, "colours.py").find("red", k=4)
     (photos / "grey.png").unlink()
     with pytest.raises(DataError, match=r"grey\.png: cannot be read: .*No such file"):
-        fresh.save(tmp_path / "other.png")
-    assert not (tmp_path / "other.png").exists()
+        fresh.save(tmp_path / "other.html")
+    assert not (tmp_path / "other.html").exists()
 
 
 # --- Commands ----------------------------------------------------------------------------------
@@ -427,16 +395,17 @@ def test_what_cannot_be_done_is_one_line(photos, capsys, words, files, message):
 @pytest.mark.parametrize(
     ("name", "line", "message"),
     [("mine.py", *case) for case in REFUSED["code"]]
-    + [("helper.py", *case) for case in REFUSED["code"][:8:2]],
+    + [("helper.py", *case) for case in REFUSED["code"][:4:2]],
 )
-def test_an_error_of_a_users_code_is_one_line_with_its_place(photos, capsys, name, line, message):
+def test_an_error_of_a_users_code_has_its_traceback_and_a_line(photos, capsys, name, line, message):
     Path("helper.py").write_text("colour = 1\n")
     Path(name).write_text(f"{FUNCTIONS}{line}\n", encoding="utf-8")
     Path("model.py").write_text("from helper import *\n")
     model = "mine.py" if name == "mine.py" else "model.py"
     assert cli.main(["search", "photos", "red", "--model", model]) == 2
-    *_, last = capsys.readouterr().err.splitlines()
-    assert f"{name if ', line' in message else model}{message}" in last
+    said = capsys.readouterr().err
+    assert f"{model}: {message}" in said.splitlines()[-1]
+    assert f'{name}", line 12' in said or "code fails" not in message or "lambda" in line
 
 
 @pytest.mark.parametrize("expression", REFUSED["vectors"])
@@ -446,29 +415,22 @@ def test_vectors_may_be_arrays_tensors_or_lists_of_any_kind(photos, capsys, expr
     for name in encoders.FUNCTIONS:
         more += f"def {name}(items, first={name}):\n    import helper  # late\n"
         more += "    return helper.given(first(items))\n"
-    libraries = "import pandas as pd, torch\nfrom scipy.sparse import csr_matrix\n"
-    Path("helper.py").write_text(f"{libraries}def given(x):\n    return {expression}\n")
+    Path("helper.py").write_text(f"import torch\ndef given(x):\n    return {expression}\n")
     Path("mine.py").write_text(f"{FUNCTIONS}{more}", encoding="utf-8")
     found = search.folder(photos, "mine.py").find("red")
     assert found.table.picture.tolist() == wanted.table.picture.tolist()
     np.testing.assert_allclose(found.table.score, wanted.table.score, atol=5e-3)
     assert capsys.readouterr().out == ""  # which has results alone
-    assert "helper" not in sys.modules
 
 
 def test_names_of_any_bytes_lose_no_result(photos, capsys):
     folder = os.fsdecode(b"caf\xe9")
     shutil.copytree(photos, folder)
     (Path(folder) / "red.png").rename(Path(folder) / os.fsdecode(b"r\xff.png"))
-    for out in ("sheet.png", "sheet.html"):
-        words = ["search", folder, "red", "--model", "colours.py", "-k", "2", "--out", out]
-        assert cli.main(words) == 0
-        assert "r\\udcff.png" in capsys.readouterr().out.splitlines()[0]
-    assert "1. 1.00 r\\udcff.png" in Path(out).read_text(encoding="utf-8")
-    pairs = Path(folder) / "pairs.csv"
-    pairs.write_text("image,caption\nblue.png,red\nblue.png,blue\n")
-    assert cli.main(["score", "colours.py", str(pairs), "--out", f"{folder}/out.csv"]) == 0
-    assert pd.read_csv(f"{folder}/out.csv").image[0] == "caf\\udce9/blue.png"
+    words = ["search", folder, "red", "--model", "colours.py", "-k", "2", "--out", "sheet.html"]
+    assert cli.main(words) == 0
+    assert "r\\udcff.png" in capsys.readouterr().out.splitlines()[0]
+    assert "1. 1.00 r\\udcff.png" in Path("sheet.html").read_text(encoding="utf-8")
 
 
 LONG = " ".join(f"dog {n}" for n in range(60))  # of 120 words and numbers
@@ -476,139 +438,24 @@ LONG = " ".join(f"dog {n}" for n in range(60))  # of 120 words and numbers
 
 def test_ends_of_texts_that_are_not_read_are_told(photos, capsys):
     tiny_clip(Path("clip"))
-    Path("pairs.csv").write_text(
-        "image,caption,caption\nphotos/red.png,A dog.,A cat.\n"
-        f"photos/red.png,{LONG},{LONG} {LONG} {LONG}\nphotos/red.png,{LONG},A cat.\n"
-    )
     ends = re.compile(r"(.+) not read to the end: (.+); the first is cut at its word (\d+), '(.+)'")
-    for model, query, captions in (
-        ("small", [("texts", "1 of 1", "41", "dog")],
-         [("texts", "2 of 4", "41", "dog"), ("captions", "2 of 3", "26", "12"),
-          ("other captions together", "1 of 3", "91", "dog")]),
-        ("clip", [("texts", "1 of 1", "78", "38")], [("captions", "2 of 3", "78", "38")]),
-        ("colours.py", [], []),
+    for model, query in (
+        ("small", [("texts", "1 of 1", "41", "dog")]), ("clip", [("texts", "1 of 1", "78", "38")]),
+        ("colours.py", []),
     ):  # fmt: skip
         assert cli.main(["search", "photos", LONG, "--model", model]) == 0
         assert ends.findall(capsys.readouterr().err) == query
         assert cli.main(["search", "photos", "A dog.", "--model", model]) == 0
         assert ends.findall(capsys.readouterr().err) == []
-        assert cli.main(["score", model, "pairs.csv"]) == 0
-        assert ends.findall(capsys.readouterr().err) == captions
-
-
-# --- Training ----------------------------------------------------------------------------------
-
-
-def untrained(regions, width):
-    """An ALBEF-like retriever of the toy's sizes with fresh weights."""
-    torch.manual_seed(1)
-    table = np.zeros((0, regions, width), np.float32)
-    return build("align", tiny.BUDGET.retrieval, table, 4 + len(tiny.NAMES)).state_dict()
-
-
-@pytest.fixture
-def toy(tmp_path, monkeypatch):
-    """A toy in the place of a tier's data; its trainings are kept in the test's own folder."""
-    arrays = replace(
-        tiny.arrays(), region_scale=np.ones((2, tiny.WIDTH), np.float32),
-        retriever=untrained(tiny.REGIONS, tiny.WIDTH),
-    )  # fmt: skip
-    monkeypatch.setattr(train.data, "load_study", lambda tier: tier)
-    loaded = {"world": arrays, "flickr8k": arrays}
-    monkeypatch.setattr(train.data, "load_arrays", lambda study, tier: loaded)
-    for module in (train, jobs):
-        monkeypatch.setattr(module, "BUDGETS", dict.fromkeys(loaded, tiny.BUDGET))
-    monkeypatch.setattr(engine, "job_folder", lambda device="cpu": tmp_path / "jobs")
-    extract = lambda pictures: (arrays.images[: len(pictures)] + 1, None, ())  # noqa: E731
-    monkeypatch.setattr(score.backbone, "extract", extract)
-    return arrays
-
-
-@pytest.mark.parametrize("kind", ["judge", "retriever"])
-def test_a_trained_model_is_kept_with_its_card_and_finds(photos, toy, capsys, kind):
-    out = f"{kind}.safetensors"
-    assert cli.main(["train", kind, "--out", out, "--seed", "3"]) == 0
-    card = capsys.readouterr().out.splitlines()[0]
-    model = score.read(out)
-    assert model.card == card
-    assert "seed 3" in card
-    assert "it knows the 8 words" in card
-    assert "{" not in card
-    found = search.folder(photos, model).find("dog", k=4)
-    assert len(found.table) == 4
-    pairs = pd.DataFrame({"image": [photos / "red.png"], "caption": ["dog"], "others": [()]})
-    table = model.score(pairs)
-    assert ("probability" in table) == (kind == "judge")
-    job = jobs.job("world", "world", train.systems("world", "world")[train.SYSTEMS[kind]], 3)
-    if kind == "retriever":
-        trained, _ = retriever.stage_b(job, toy)
-        ids, lengths = padded([toy.words.ids("dog")])
-        with torch.no_grad():
-            unit = trained.text_states(torch.from_numpy(ids), torch.from_numpy(lengths))[2]
-        np.testing.assert_allclose(model.encode_texts(["dog"]), unit.numpy(), atol=5e-3)
-    else:
-        trained, _ = judge.train(job, toy)
-        for name, value in trained.state_dict().items():
-            torch.testing.assert_close(model.judge.state_dict()[name], value.half().float())
-
-
-def test_a_training_that_cannot_be_kept_is_refused_before_it_begins(tmp_path, toy, monkeypatch):
-    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
-    (tmp_path / "bert").mkdir()
-    with pytest.raises(DataError, match=r"bert: a judge would read this BERT"):
-        train.train("judge", "flickr8k", tmp_path / "x.safetensors")
-    features = tmp_path / "flickr8k" / "features"
-    features.mkdir(parents=True)
-    np.save(features / "mine.npy", np.zeros((1, 2, 3), np.float32))
-    (features / "mine.ids.txt").write_text("a.jpg\n")
-    with pytest.raises(DataError, match=r"mine\.npy: does not say which network made it"):
-        train.train("retriever", "flickr8k", tmp_path / "x.safetensors")
-    with pytest.raises(DataError, match="is a folder; name a file"):
-        train.train("judge", "world", tmp_path)
-    assert not (tmp_path / "x.safetensors").exists()
-
-
-NETWORK = "timm:mobilenetv3_small_050"
-
-
-def test_a_model_of_a_feature_set_sees_pictures_by_its_network(photos, tmp_path, toy, monkeypatch):
-    """The features of a picture in the set, and those of the same picture in a search, agree."""
-    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
-    out = tmp_path / "flickr8k" / "features" / "grid4x4_small.npy"
-    files = [(path.name, path) for path in sorted(photos.glob("*.png"))]
-    store = extract(files, out, NETWORK, weights="random", dtype="float32")
-    _, regions, width = store.array.shape
-    table = np.repeat(store.array, len(toy.images) // len(files) + 1, 0)[: len(toy.images)]
-    seen = replace(
-        toy, images=np.array(table), clean=None, retriever=untrained(regions, width),
-        region_scale=np.stack([np.zeros(width), np.ones(width)]).astype(np.float32),
-    )  # fmt: skip
-    monkeypatch.setattr(train.data, "load_arrays", lambda study, tier: {"flickr8k": seen})
-    kept = tmp_path / "retriever.safetensors"
-    card = train.train("retriever", "flickr8k", kept)
-    assert "as the feature set grid4x4_small has them" in card
-    with pytest.raises(DataError, match=rf"seen by {NETWORK}, weights: random.*with --weights"):
-        search.folder(photos, kept)
-    model = score.read(kept, weights="random")
-    index = search.folder(photos, model)
-    regions = torch.from_numpy(np.array(store.array))
-    with torch.no_grad():
-        units = model.retriever.image_states(regions)[1].numpy()
-    for (name, _), unit in zip(files, units, strict=True):
-        np.testing.assert_allclose(index.vectors[index.files.index(name)], unit, atol=1e-4)
 
 
 # --- The page ----------------------------------------------------------------------------------
 
 
 def test_the_page_is_executed(tmp_path, monkeypatch, capsys):
-    """Every Python block and command of docs/search.md in order, and what it says they print.
-
-    But nothing is trained, and what needs Flickr8k is only parsed, as all pages' commands are.
-    """
+    """Every Python block and command of docs/search.md in order, and what it says they print."""
     monkeypatch.chdir(tmp_path)
     tiny_clip(tmp_path / "clip")
-    monkeypatch.setattr(train, "train", lambda kind, tier, out, *_: shutil.copy(score.SMALL, out))
-    commands, _ = run_page("search.md", capsys, unless="flickr8k")
-    assert set(commands) == {"search", "train"}
-    assert {"found.html", "found.png", "judge.safetensors"} <= {p.name for p in tmp_path.iterdir()}
+    commands, _ = run_page("search.md", capsys)
+    assert set(commands) == {"search"}
+    assert "found.html" in {p.name for p in tmp_path.iterdir()}
