@@ -64,11 +64,6 @@ def test_loads_without_a_network():
     assert "ROOT" in done.stdout
 
 
-def test_importing_the_loader_imports_no_spacy():
-    code = "import sys, mmlib.scenegraph.parser; sys.exit('spacy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=FOLDER).returncode == 0
-
-
 # --- Scores ---
 
 

@@ -54,7 +54,6 @@ def test_features_have_the_stated_form(pictures):
     assert regions.dtype == np.float32
     assert np.isfinite(regions).all()
     assert 0.8 < regions.std() < 1.25
-    assert regions.mean(1).std(0).min() >= 0
     assert (regions.std((0, 1)) > 0).mean() > 0.9  # hardly any unit is dead
 
 
@@ -149,17 +148,10 @@ CAR = Thing("car", "red", "large", "plain", None, 0.6, 0.7)
 
 def test_targets_say_what_a_scene_holds():
     truth = targets([Scene((DOG, CAR), (), "park", "flat", 0), Scene((), (), "snow", "photo", 1)])
-    for head, words in {
-        "kind": {"dog", "car"},
-        "colour": {"brown", "red"},
-        "pattern": {"spotted"},
-        "action": {"running"},
-        "setting": {"park"},
-        "style": {"flat"},
-    }.items():
-        assert {
-            word for word, is_true in zip(HEADS[head], truth[head][0], strict=True) if is_true
-        } == words
+    held = {"kind": {"dog", "car"}, "colour": {"brown", "red"}, "pattern": {"spotted"},
+            "action": {"running"}, "setting": {"park"}, "style": {"flat"}}  # fmt: skip
+    for head, words in held.items():
+        assert set(np.array(HEADS[head])[truth[head][0].astype(bool)]) == words
         assert truth[head].shape == (2, len(HEADS[head]))
     assert not truth["kind"][1].any()
     assert truth["setting"][1].sum() == 1
@@ -196,12 +188,8 @@ def test_variation_keeps_a_picture_and_mirrors_what_it_is_told_to():
     shown = SCRIPT.varied(images, flip, np.random.default_rng(1))
     for image, result, mirrored in zip(images, shown, flip, strict=True):
         inner = (result[:, ::-1] if mirrored else result)[8:-8, 8:-8]
-        windows = [
-            (inner == image[8 + dy : 120 + dy, 8 + dx : 120 + dx]).all()
-            for dy in range(-4, 5)
-            for dx in range(-4, 5)
-        ]
-        assert sum(windows) == 1
+        windows = np.lib.stride_tricks.sliding_window_view(image[4:-4, 4:-4], (112, 112, 3))
+        assert (windows == inner).all((2, 3, 4, 5)).sum() == 1
 
 
 def test_a_stopped_training_ends_with_the_same_weights(tmp_path, monkeypatch):

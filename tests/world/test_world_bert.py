@@ -8,7 +8,7 @@ from safetensors import safe_open
 
 from mmlib import world
 from mmlib.features.bert import BertEncoder
-from mmlib.features.words import SPECIAL, TokenStates, Words
+from mmlib.features.words import SPECIAL, Words
 from mmlib.papers.entailment.data.world import RETRIEVERS
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds
@@ -44,12 +44,3 @@ def test_captions_of_one_scene_are_near_each_other(texts, encoder):
     np.fill_diagonal(alike, -1)
     same = alike.argmax(axis=1) // 5 == np.arange(len(texts)) // 5
     assert same.mean() > 10 * 4 / (len(texts) - 1)  # ten times what chance finds
-
-
-def test_states_that_were_cut_off_are_read_anew(texts, tmp_path):
-    whole = TokenStates.by(world.BERT, texts[:9], {}, tmp_path)
-    (path,) = tmp_path.iterdir()
-    path.write_bytes(path.read_bytes()[:-100])
-    again = TokenStates.by(world.BERT, texts[:9], {}, tmp_path)
-    np.testing.assert_array_equal(again.states, whole.states)
-    assert len(whole) > 9

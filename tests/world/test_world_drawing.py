@@ -1,8 +1,6 @@
 """The picture world's drawing: the same bytes every time, and every fact visible."""
 
 import hashlib
-import subprocess
-import sys
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -75,22 +73,10 @@ def sheet() -> bytes:
 
 
 def test_pictures_stay_what_the_recorded_figures_were_made_with():
-    """Any change of the drawing moves them; another Pillow may round otherwise."""
+    """In whatever process. Any change of the drawing moves them; so may another Pillow."""
     if version("pillow") != PINNED_PILLOW:
         pytest.skip(f"pictures are compared under Pillow {PINNED_PILLOW}")
     assert hashlib.sha256(sheet()).hexdigest()[:16] == "a1f611d95d799afe"
-
-
-def test_another_process_draws_the_same_bytes():
-    code = (
-        "import hashlib; from mmlib.world.drawing import draw;"
-        "from mmlib.world.scenes import sample_scene;"
-        "sheet = b''.join(draw(sample_scene(s), 64).tobytes() for s in range(8));"
-        "print(hashlib.sha256(sheet).hexdigest())"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    sheet = b"".join(draw(sample_scene(s), 64).tobytes() for s in range(8))
-    assert run.stdout.strip() == hashlib.sha256(sheet).hexdigest()
 
 
 @settings(max_examples=25, deadline=None)

@@ -168,16 +168,6 @@ def test_whatever_is_got_by_weakening_is_entailed(graphs):
         assert entails(some, weaken(rng, some, int(rng.integers(5))))
 
 
-def test_entailment_is_transitive_and_not_symmetric(graphs):
-    rng = np.random.default_rng(4)
-    backwards = 0
-    for some in graphs[:500]:
-        middle = weaken(rng, some, 2)
-        assert entails(some, weaken(rng, middle, 2))
-        backwards += entails(middle, some)
-    assert backwards < 400
-
-
 @pytest.mark.parametrize(
     ("premise", "hypothesis", "follows"),
     [
@@ -214,16 +204,3 @@ def test_entailment_is_transitive_and_not_symmetric(graphs):
 )  # fmt: skip
 def test_entailment_by_hand(premise, hypothesis, follows):
     assert entails(premise, hypothesis) is follows
-
-
-def test_true_captions_of_entailed_graphs(scenes):
-    """What a caption entails among a scene's other captions is true; and some do entail some."""
-    count = 0
-    for scene in scenes[:200]:
-        some = captions(scene)
-        for one in some:
-            for other in some:
-                if one is not other and entails(one.graph, other.graph):
-                    count += 1
-                    assert satisfies(scene, other.graph)
-    assert count > 20

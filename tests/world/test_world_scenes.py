@@ -60,12 +60,9 @@ def test_scenes_are_consistent_and_complete(scenes):
             assert right <= 1.011
             assert top >= -0.021
             assert bottom <= 1.0
-    seen = {getattr(t, name) for s in scenes for t in s.things for name in ("kind", "colour")}
-    seen |= {getattr(t, name) for s in scenes for t in s.things for name in ("size", "pattern")}
-    seen |= {t.action for s in scenes for t in s.things} | {
-        r for s in scenes for _, r, _ in s.relations
-    }
-    seen |= {s.setting for s in scenes} | {s.style for s in scenes}
+    seen = {r for s in scenes for _, r, _ in s.relations}
+    seen |= {value for s in scenes for one in (s, *s.things) for value in vars(one).values()
+             if isinstance(value, str)}  # fmt: skip
     wanted = (*KINDS, *COLOURS, *SIZES, *PATTERNS, *ACTIONS, *RELATIONS, *SETTINGS, *STYLES)
     assert not set(wanted) - seen
 

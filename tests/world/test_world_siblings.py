@@ -1,7 +1,5 @@
 """Siblings have the same words to be described by, and are different pictures."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 
@@ -20,46 +18,44 @@ from mmlib.world.schema import box
 from mmlib.world.siblings import clear_family, family
 
 
+def values(scene, name):
+    return [getattr(thing, name) for thing in scene.things]
+
+
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_siblings_share_things_and_facts_but_not_who_has_them(split):
+@pytest.mark.parametrize("make", [family, clear_family])
+def test_siblings_share_things_and_facts_but_not_who_has_them(make, split):
     bound = 0
     for seed in split_seeds(split, 10):
-        scenes = family(seed, split, 4)
+        scenes = make(seed, split, 4)
         assert len({scene_key(scene) for scene in scenes}) == 4
-        assert scenes == family(seed, split, 4)
-        first = scenes[0]
+        assert scenes == make(seed, split, 4)
         for scene in scenes:
             check_scene(scene)
             assert split_of(scene) == split
-            assert (scene.setting, scene.style) == (first.setting, first.style)
-            assert action_relations(scene) == action_relations(first)
+            assert (scene.setting, scene.style) == (scenes[0].setting, scenes[0].style)
+            assert action_relations(scene) == action_relations(scenes[0])
             for name in ("kind", "action", "size", "colour", "pattern"):
-                of_all = [[getattr(t, name) for t in one.things] for one in (scene, first)]
-                assert Counter(of_all[0]) == Counter(of_all[1])
-                bound += of_all[0] != of_all[1]
-    assert bound > 30  # a colour, pattern or size of 30 siblings, where things allow it
+                own, first = values(scene, name), values(scenes[0], name)
+                assert sorted(own, key=str) == sorted(first, key=str)
+                bound += own != first
+    assert bound >= 30  # a colour, pattern or size of 30 siblings, where things allow it
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_in_clear_families_every_thing_changes_its_colour(split):
     for seed in split_seeds(split, 10):
         scenes = clear_family(seed, split, 4)
-        assert scenes == clear_family(seed, split, 4)
-        first = scenes[0]
         for scene in scenes:
-            check_scene(scene)
-            assert split_of(scene) == split
             assert hidden(scene.things) <= 0.15
             assert scene.style != "black and white"
-            assert action_relations(scene) == action_relations(first)
-            kinds = [thing.kind for thing in scene.things]
+            kinds = values(scene, "kind")
             assert len(set(kinds)) == len(kinds) >= 4
-            assert kinds == [thing.kind for thing in first.things]
-            assert {thing.pattern for thing in scene.things} == {"plain"}
-            assert "small" not in {thing.size for thing in scene.things}
-        colours = [[thing.colour for thing in scene.things] for scene in scenes]
-        assert all(sorted(own) == sorted(colours[0]) for own in colours)
-        assert all(len(set(of_thing)) == 4 for of_thing in zip(*colours, strict=True))
+            assert kinds == values(scenes[0], "kind")
+            assert set(values(scene, "pattern")) == {"plain"}
+            assert "small" not in values(scene, "size")
+        colours = zip(*(values(scene, "colour") for scene in scenes), strict=True)
+        assert all(len(set(of_thing)) == 4 for of_thing in colours)
 
 
 def test_boxes_are_those_of_the_things_and_others():
@@ -97,12 +93,9 @@ def test_clear_families_are_composed_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(world, "cache_dir", lambda: tmp_path)
     assert captioned_images(**asked).scenes == plain
-    [file] = (tmp_path / "scenes").iterdir()
+    assert len([*(tmp_path / "scenes").iterdir()]) == 1
     monkeypatch.setattr(world, "clear_family", None)
     assert captioned_images(**asked).scenes == plain
-    file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(TypeError):  # made anew, which cannot be here
-        captioned_images(**asked)
 
 
 def test_what_cannot_be_made_clear_is_said():
