@@ -16,6 +16,7 @@ from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence, in_order
 from mmlib.core.jobs import SERIES
 from mmlib.papers.links import run
 from mmlib.papers.links.run import DOCUMENTS, PAPER, STEP_TIME, VARIANTS
+from mmlib.suite import record
 
 LEVELS = {
     "NoStruct": 60, "DC": 75, "TK": 75, "TK+½k": 74, "AP": 76, "AP+½k": 75, "Obj Detect": 55,
@@ -30,6 +31,18 @@ def evidence_of(rows: Iterable[tuple], header: Mapping[str, Any]) -> Evidence:
         for *key, values, clusters in rows
     ]
     return Evidence(in_order(pd.DataFrame(columns, columns=[*SERIES, "value", "cluster"])), header)
+
+
+def cut(number: str, tier: str = "world", datasets=(), seeds=4, clusters=60) -> Evidence:
+    """Of what is recorded some data sets, the first seeds and the first clusters of test items."""
+    whole = record.read(number, tier)
+    some = whole.series["dataset"].isin(datasets or whole.datasets)
+    series = whole.series[some & (whole.series["seed"] < seeds)].reset_index(drop=True)
+    within = [items < (clusters if split == "test" else np.inf)
+              for items, split in zip(series["cluster"], series["split"], strict=True)]  # fmt: skip
+    few = {name: [items[own] for items, own in zip(series[name], within, strict=True)]
+           for name in ("value", "cluster")}  # fmt: skip
+    return Evidence(series.assign(**few), whole.header)
 
 
 def without(made: Evidence, *systems: str) -> Evidence:

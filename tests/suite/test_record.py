@@ -9,7 +9,6 @@ from functools import partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
 
-import made_up_coherence
 import made_up_cora
 import made_up_entailment
 import made_up_evidence
@@ -363,7 +362,7 @@ def test_a_recording_tells_every_file_that_decides_what_a_bert_says(number, tmp_
 
 SMALL = {
     "00": lambda: record.read("00", "world"),
-    "01": made_up_coherence.make,
+    "01": lambda: made_up_evidence.cut("01", datasets=["CITE-like", "Clue-like"]),
     "02": made_up_entailment.make,
     "03": made_up_cora.make,
     "03, controlled": lambda: made_up_cora.make("controlled", "drawn"),
