@@ -226,6 +226,7 @@ def compare(
     dataset: Annotated[str, Option(help="the collection; default: the tier's own")] = "",
     name: Annotated[str, Option(help="what it is called in tables")] = "yours",
     items: Annotated[Path | None, out_option("only write which rows and columns there are")] = None,
+    swaps: Annotated[bool, Option("--swaps", help="photographs: who has what instead")] = False,
     evidence: Evidence = None,
     out: Out = None,
 ) -> None:
@@ -241,9 +242,14 @@ def compare(
         return
     if similarity is None:
         raise ValueError("name a .npy file, or a model as of search")
-    scores = compare.scores_of(number, similarity, tier, dataset)
-    tables = compare.compare(number, scores, tier, dataset, name=name, folder=evidence)
-    print(tables)
+    if swaps:
+        tables = {"swaps": compare.swaps(number, similarity, tier, name=name, folder=evidence)}
+        print(tables["swaps"].to_string())
+    else:
+        scores = compare.scores_of(number, similarity, tier, dataset)
+        found = compare.compare(number, scores, tier, dataset, name=name, folder=evidence)
+        tables = found.tables
+        print(found)
     if out:
         compare.write(tables, out)
         print(f"\nwritten to {out}")

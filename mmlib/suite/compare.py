@@ -1,5 +1,6 @@
 """`mmlib compare`: a retriever of one's own beside the recorded systems of paper 03."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mmlib.core.effects import crossed
+from mmlib import scenegraph
+from mmlib.core.effects import crossed, crossed_known
 from mmlib.core.errors import DataError
 from mmlib.core.files import regular_file
 from mmlib.core.paths import write_atomic
@@ -15,9 +17,11 @@ from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.core.records import CaptionedImages
 from mmlib.data import flickr8k
 from mmlib.papers.cora.data import controlled, load_study, world
-from mmlib.papers.cora.method import per_item, right_in_family
-from mmlib.papers.cora.run.systems import ORDER, original
-from mmlib.papers.cora.show import captions_and_images, results, with_rows
+from mmlib.papers.cora.data import swaps as swapped
+from mmlib.papers.cora.method import per_item, right_in_family, swap_values
+from mmlib.papers.cora.run.batches import Split
+from mmlib.papers.cora.run.systems import ORDER, THINGS, TRIGRAMS, original
+from mmlib.papers.cora.show import captions_and_images, results, told_swaps, with_rows
 from mmlib.suite import record
 from mmlib.suite.encoders import Encoder, batches, read
 from mmlib.world import captioned_images
@@ -155,13 +159,53 @@ def similarity(number: str, model: Encoder, tier: str = "world", dataset: str = 
     Of a controlled collection without pictures, it encodes arrays (regions, width).
     """
     images = ranked_items(number, tier, dataset)
+    texts = [caption for group in images.captions for caption in group]
+    model.say_unread(texts, "captions")
+    return model.cosines(_vectors(model, images), model.encode_texts(texts))
+
+
+def _vectors(model: Encoder, images: CaptionedImages) -> np.ndarray:
     made_up = isinstance(images, controlled.ControlledImages)
     show = images.features.__getitem__ if made_up else images.open_image
     rows = batches(range(len(images.captions)))
-    vectors = np.concatenate([model.encode_images([show(row) for row in block]) for block in rows])
-    texts = [caption for group in images.captions for caption in group]
-    model.say_unread(texts, "captions")
-    return model.cosines(vectors, model.encode_texts(texts))
+    return np.concatenate([model.encode_images([show(row) for row in block]) for block in rows])
+
+
+def swaps(
+    number: str, source: Path, tier: str, *, name: str = "yours", folder: Path | None = None
+) -> pd.DataFrame:
+    """How often a photograph's caption scores above itself with two things exchanged, in percent.
+
+    source: a model, as `encoders.read` takes it. A row a system, the model's first, a column a kind
+    of swap (`cora.data.swaps`), with 95 % intervals over photographs and a recorded system's seeds.
+    Raises DataError for another paper or tier, a matrix of similarities, which has no swaps,
+    missing data, and other captions than the recorded ones.
+    """
+    _must_rank(number)
+    if tier != flickr8k.NAME or source.suffix == ".npy":
+        raise DataError("swaps are of photographs and take a model: --tier flickr8k, no .npy file")
+    model = read(source)
+    evidence, dataset = record.read("03", flickr8k.NAME, folder), flickr8k.NAME + THINGS
+    images, train = (flickr8k.load(split, features=None) for split in ("test", "train"))
+    captions = [caption for group in images.captions for caption in group]
+    training = (caption for group in train.captions for caption in group)
+    graphs = scenegraph.parse(captions)
+    exchanged, _, rows, _ = swapped.with_plausible(captions, graphs, training)
+    image_of = np.repeat(np.arange(len(images.captions)), [*map(len, images.captions)])
+    split = Split(_vectors(model, images), image_of, {}, rows)
+    own, other = (
+        (split.features[of] * model.encode_texts(texts)).sum(axis=1)
+        for of, texts in ((image_of, captions), (split.image_of_swaps, exchanged))
+    )
+    told, recorded = {}, told_swaps(evidence, dataset)
+    for metric, values in swap_values(own, other, rows, len(images.captions)).items():
+        known = evidence.values(dataset, TRIGRAMS["system"], metric)
+        if known.shape[1:] != values.shape or (np.isnan(known) != np.isnan(values)).any():
+            problem = "are other captions, or parsed otherwise, than the recorded ones"
+            raise DataError(f"{flickr8k.NAME}: {problem} (mmlib data check flickr8k)")
+        interval = crossed_known(values[None], evidence.clusters(dataset))
+        told[metric.removeprefix("swap ")] = interval.told(0, sign="")
+    return pd.concat([pd.DataFrame(told, index=[name]), recorded])
 
 
 def scores_of(number: str, source: Path, tier: str, dataset: str) -> np.ndarray:
@@ -195,9 +239,9 @@ def write_items(number: str, tier: str, dataset: str, path: Path) -> int:
     return len(table)
 
 
-def write(comparison: Comparison, out: Path) -> None:
-    """Write the tables of a comparison as CSV into a folder."""
-    for name, table in comparison.tables.items():
+def write(tables: Mapping[str, pd.DataFrame], out: Path) -> None:
+    """Write tables as CSV into a folder."""
+    for name, table in tables.items():
         write_atomic(out / f"{name}.csv", table.to_csv)
 
 

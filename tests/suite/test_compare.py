@@ -13,10 +13,11 @@ from scripts import run_page
 from test_flickr8k import NAMES
 from test_flickr8k import make as make_flickr8k
 
+from mmlib import scenegraph
 from mmlib.core.effects import crossed
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence
-from mmlib.papers.cora.data import controlled, world
+from mmlib.papers.cora.data import controlled, swaps, world
 from mmlib.suite import cli, compare, record
 from mmlib.suite.encoders import BATCH, Encoder
 from mmlib.world import USUAL, captioned_images
@@ -267,3 +268,63 @@ def test_the_page_is_executed(tmp_path, monkeypatch, capsys):
     assert sorted(path.name for path in (tmp_path / "compared").iterdir()) == written
     own = pd.read_csv(tmp_path / "compared" / "results.csv", index_col=0)
     assert own.index[0] == "Mine"
+
+
+SWAPPABLE = [
+    "A brown dog chases an orange cat .",
+    "A black cat chases a white dog .",
+    "A dog runs .",
+]
+# A text's vector knows what comes before "dog" alone.
+BEFORE = """
+import numpy as np
+
+ANGLE = {"brown": 0.0, "orange": 0.5, "white": 1.0, "black": 0.2}
+
+
+def encode_images(pictures):
+    return np.tile([1.0, 0.0], (len(pictures), 1))
+
+
+def encode_texts(captions):
+    words = [caption.lower().split() for caption in captions]
+    angles = [ANGLE.get(said[said.index("dog") - 1], 2.0) for said in words]
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+"""
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_model_is_judged_by_swaps(tmp_path, monkeypatch, capsys, missing):
+    make_flickr8k(tmp_path / "data" / "flickr8k", caption=lambda _, k: SWAPPABLE[k % 3])
+    (model := tmp_path / "before.py").write_text(BEFORE)
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path / "data"))
+    captions = [SWAPPABLE[k % 3] for _ in range(2) for k in range(5)]
+    graphs = scenegraph.parse(captions)
+    made = swaps.swap_all(graphs)  # without the plausible ones, which are too few here
+    monkeypatch.setattr(swaps, "with_plausible", lambda *_: (*made, None))
+    clusters = np.r_[np.repeat([0, 1], 5), [0, 1]].astype(np.int32)
+    known = {
+        kind: np.r_[np.where(rows < 0, np.nan, 50.0), [np.nan] * 2]
+        for kind, rows in made[2].items()
+    }
+    known["nouns"][0] += np.nan if missing else 0
+    series = pd.DataFrame([
+        ("flickr8k_things", "test", "Trigrams of captions", f"swap {kind}", 0, values, clusters)
+        for kind, values in known.items()
+    ], columns=["dataset", "split", "system", "metric", "seed", "value", "cluster"])  # fmt: skip
+    monkeypatch.setattr(record, "read", lambda *_: Evidence(series, {"tier": "flickr8k"}))
+    command = ["compare", "03", str(model), "--tier", "flickr8k", "--swaps", "--out", str(tmp_path)]
+    if missing:
+        assert cli.main(command) == 2
+        assert "other captions, or parsed otherwise" in capsys.readouterr().err
+        return
+    assert cli.main(command) == 0
+    # "brown dog" (cosine 1) against "orange dog" is right, "white dog" against "black dog" wrong.
+    told = pd.read_csv(tmp_path / "swaps.csv", index_col=0).loc["yours", "attributes"]
+    pairs = [100.0 * (text == SWAPPABLE[0]) for text in captions if text != SWAPPABLE[2]]
+    assert told.split(" ")[0] == f"{np.mean(pairs):.0f}" == "50"
+
+
+def test_swaps_take_no_matrix(tmp_path):
+    with pytest.raises(DataError, match=r"take a model: --tier flickr8k, no .npy file"):
+        compare.swaps("03", tmp_path / "sim.npy", "flickr8k")

@@ -169,7 +169,8 @@ def test_weak_sets_are_what_they_are_called():
     assert pairs_of(sets["near misses"]) <= set(map(tuple, pairs[~truth].tolist()))
     assert len(sets["near misses"]) == min((~truth).sum(), (margin >= 0).sum())
     again = weak_set("miner, again", job("x", "dual", "both", "miner, again"), ARRAYS, TRAIN)
-    assert len(again) and not (TRAIN.image_of[again.caption] == again.image).any()
+    assert len(again)
+    assert not (TRAIN.image_of[again.caption] == again.image).any()
     assert sorted(sets["random"].image) == sorted(sets["miner"].image)
     assert (TRAIN.image_of[sets["random"].caption] != sets["random"].image).all()
 

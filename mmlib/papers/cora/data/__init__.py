@@ -191,16 +191,13 @@ def prepare(
                 texts[f"{kind} {rate}"] = reader.graphs(map(corrupt, graphs))
         swapped = dict[str, np.ndarray]()
         if name in collection.with_swaps:
-            exchanged, graphs, swapped = swaps.swap_all(graphs)
+            if name == "test":
+                found = swaps.with_plausible(captions, graphs, collection.captions("train"))
+                exchanged, graphs, swapped, plausible = found
+            else:
+                exchanged, graphs, swapped = swaps.swap_all(graphs)
             texts["sequence, swapped"] = reader.sequences(exchanged)
             texts["graph, swapped"] = reader.graphs(graphs)
-        if swapped and name == "test":
-            said = swaps.plausibility([*captions, *exchanged], collection.captions("train"))
-            plausible = said[: len(captions)], said[len(captions) :]
-            swapped |= {
-                f"{kind}, as plausible": swaps.as_plausible(*plausible, rows)
-                for kind, rows in swapped.items()
-            }
         splits[name] = Split(features, collection.image_of(name), texts, swapped)
     test = collection.images["test"]
     family = world.FAMILY if isinstance(test, WorldImages) else 1

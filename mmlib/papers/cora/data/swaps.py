@@ -38,6 +38,16 @@ def swap_all(
     return [text for text, _ in made], [graph for _, graph in made], of
 
 
+def with_plausible(
+    captions: Sequence[str], graphs: Sequence[nx.MultiDiGraph], training: Iterable[str]
+) -> tuple[list[str], list[nx.MultiDiGraph], dict[str, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """`swap_all`, with kinds "as plausible", too, and the plausibility of captions and of swaps."""
+    exchanged, swapped, rows = swap_all(graphs)
+    own, other = np.split(plausibility([*captions, *exchanged], training), [len(captions)])
+    fair = {f"{kind}, as plausible": as_plausible(own, other, of) for kind, of in rows.items()}
+    return exchanged, swapped, rows | fair, (own, other)
+
+
 def plausibility(texts: Iterable[str], training: Iterable[str]) -> np.ndarray:
     """Log probability (texts,) under trigrams of training captions (Witten and Bell, 1991)."""
     from nltk.lm import Vocabulary, WittenBellInterpolated  # not on a machine that only trains
