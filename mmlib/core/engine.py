@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -75,12 +76,15 @@ def run_jobs(
     resources: Resources = Resources(),
     label: str = "jobs",
     on_answer: Callable[[Job, Answer], str | None] = lambda job, answer: None,
+    how: Callable[[Job, Run], Run] = lambda job, run: run,
+    watch: Callable[[tqdm], AbstractContextManager] = nullcontext,
 ) -> list[Answer]:
     """Answers in the order of the stage's jobs; what is finished is taken from the jobs' folder.
 
     on_answer: is called with each finished job, in the order of finishing, and says what to write
-    beside the progress bar. Stops at the first failure; what was finished stays, and a training
-    that was stopped goes on from its last epoch.
+    beside the progress bar. how: a job and where it runs -> its `Run`, in the process that runs it.
+    watch: is entered with the bar while jobs run. Stops at the first failure; what was finished
+    stays, and a training that was stopped goes on from its last epoch.
     """
     folder, jobs = resources.jobs, stage.jobs
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,7 +96,7 @@ def run_jobs(
             on_answer(job, kept_answer)
     devices = devices_of(resources, stage.parallel)
     calls = [
-        (stage.function, i, job, data[job.dataset], devices[n % len(devices)], paths[i])
+        (stage.function, i, job, data[job.dataset], devices[n % len(devices)], paths[i], how)
         for n, (i, job) in enumerate((i, job) for i, job in enumerate(jobs) if i not in answers)
     ]
     if resources.cluster:
@@ -100,13 +104,14 @@ def run_jobs(
     else:
         finished = in_processes(_run, calls, min(len(devices), len(calls)) or 1, ordered=False)
     bar = tqdm(finished, total=len(calls), desc=label, disable=not calls)
-    for i, answer in bar:
-        write_answer(paths[i], answer)
-        paths[i].with_suffix(".pt").unlink(missing_ok=True)
-        for half in folder.glob(f".{paths[i].stem}.*.partial*"):  # of workers that were killed
-            half.unlink(missing_ok=True)
-        answers[i] = answer
-        bar.set_postfix_str(on_answer(jobs[i], answer) or "")
+    with watch(bar):
+        for i, answer in bar:
+            write_answer(paths[i], answer)
+            paths[i].with_suffix(".pt").unlink(missing_ok=True)
+            for half in folder.glob(f".{paths[i].stem}.*.partial*"):  # of workers that were killed
+                half.unlink(missing_ok=True)
+            answers[i] = answer
+            bar.set_postfix_str(on_answer(jobs[i], answer) or "")
     return [answers[i] for i in range(len(jobs))]
 
 
@@ -122,10 +127,12 @@ def devices_of(resources: Resources, parallel: bool = True) -> list[str]:
 
 
 def _run(
-    function: JobFunction, i: int, job: Job, data: Data, device: str, path: Path
-) -> tuple[int, Answer]:
+    function: JobFunction, i: int, job: Job, data: Data, device: str, path: Path,
+    how: Callable[[Job, Run], Run],
+) -> tuple[int, Answer]:  # fmt: skip
     torch.set_num_threads(1)  # several processes of many threads slow each other many times over
-    return i, function(job, data, Run(pick_device(device), path.with_suffix(".pt"), path.parent))
+    run = how(job, Run(pick_device(device), path.with_suffix(".pt"), path.parent))
+    return i, function(job, data, run)
 
 
 def handed_over(

@@ -4,6 +4,7 @@ import math
 import random
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.backends import mkldnn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from mmlib.core.errors import DataError
+from mmlib.core.files import write_tensors
 from mmlib.core.jobs import History, Run
 from mmlib.core.paths import write_atomic
 
@@ -102,9 +105,16 @@ def fit(
         seed_everything(seed, epoch)  # by its number: a resumed run needs no generator states
         model.train()
         losses: dict[str, list[Tensor]] = {}
-        for batch in batches(epoch):
-            for name, loss in step(batch).items():
-                losses.setdefault(name, []).append(loss)
+        # A step may update weights and go on with them, which a cache would not see.
+        kind, mixed = torch.device(run.device).type, run.precision == "bf16"
+        no_dnn = mixed and kind == "cpu"  # its LSTM takes not every shape in bf16
+        with (
+            torch.autocast(kind, torch.bfloat16, enabled=mixed, cache_enabled=False),
+            mkldnn.flags(enabled=False) if no_dnn else nullcontext(),
+        ):
+            for batch in batches(epoch):
+                for name, loss in step(batch).items():
+                    losses.setdefault(name, []).append(loss)
         model.eval()
         with torch.no_grad():
             measured = {name: float(value) for name, value in evaluate().items()}
@@ -126,6 +136,15 @@ def fit(
     if best:
         model.load_state_dict(best)
     model.eval()
+    if path := run.weights:
+        number = 1
+        while path.exists():
+            path = run.weights.with_stem(f"{run.weights.stem}-{(number := number + 1)}")
+        chosen = min(history, key=lambda h: h["dev_loss"]) if best else history[-1]
+        told = ", ".join(f"{name} {value:.4g}" for name, value in chosen.items())
+        card = f"{run.card}; epoch {history.index(chosen) + 1} of {epochs}: {told}"
+        arrays = {name: value.cpu().numpy() for name, value in model.state_dict().items()}
+        write_tensors(path, arrays, {"card": card})
     return history
 
 

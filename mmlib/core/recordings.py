@@ -92,9 +92,9 @@ def check(
         refuse(series.index.isin(rows.index[others]), "{} skips other items than other series")
 
 
-def dataset_folder(folder: Path, dataset: str) -> Path:
-    """Where those of a data set are, whose name may have characters that no file should have."""
-    return folder / re.sub(r"[^\w.]+", "-", dataset).strip("-.")
+def file_name(name: str) -> str:
+    """A name of data sets or systems without characters that no file's name should have."""
+    return re.sub(r"[^\w.]+", "-", name).strip("-.")
 
 
 def paths_of(folder: Path) -> list[Path]:
@@ -138,7 +138,7 @@ def write(
         contents[dataset] = buffer.getvalue().to_pybytes()
     paths = []
     for dataset, content in contents.items():
-        target = dataset_folder(folder, dataset)
+        target = folder / file_name(dataset)
         if dataset in replace and target.exists():
             aside = folder / ASIDE / f"{datetime.now():%Y-%m-%dT%H%M%S}" / target.name
             aside.parent.mkdir(parents=True, exist_ok=True)
@@ -201,7 +201,7 @@ def _read(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
         if not table.schema.equals(COLUMNS):
             raise ValueError("it has other columns")
         (dataset,) = header["settings"]
-        folder = dataset_folder(Path(header["tier"], header["paper"]), dataset)
+        folder = Path(header["tier"], header["paper"], file_name(dataset))
         if folder.parts != path.parts[-4:-1]:
             raise ValueError(f"it is of {folder}")
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -236,6 +236,8 @@ def disagreement(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> str:
     """
     if earlier["method_version"] != later["method_version"]:
         return "the version of the method"
+    if len({h.get("precision", "float32") for h in (earlier, later)}) > 1:
+        return "the precision of trainings"
     if len({h["features"]["sha256"] for h in (earlier, later) if h.get("features")}) > 1:
         return "the image features"
     for kind, words in (("inputs", "the input"), ("settings", "the settings of")):

@@ -5,6 +5,7 @@ import io
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -185,19 +186,26 @@ def record(
     workers: Annotated[int, Option(min=0, max=1024, help="processes; 0: one a core or GPU")] = 0,
     cluster: Cluster = "",
     replace: Annotated[bool, Option("--replace", help="what is of other code or data")] = False,
+    precision: Annotated[Literal["float32", "bf16"], Option(help="bf16: mixed")] = "float32",
+    keep_weights: Annotated[Path | None, out_option("folder of all weights", True)] = None,
+    log: Annotated[Path | None, out_option("folder of TensorBoard's curves", True)] = None,
 ) -> None:
     """Make a paper's evidence, for hours if it must."""
     _choose(tier, features, evidence, dataset)
     if workers and cluster:
         raise ValueError("--workers: a cluster has workers of its own")
+    if log and not find_spec("tensorboard"):
+        raise ValueError("--log: TensorBoard is not installed (pip install tensorboard)")
     from mmlib.core.device import pick_device
     from mmlib.core.engine import Resources
     from mmlib.suite import record
+    from mmlib.suite.training import How
 
     resources = Resources(device if cluster else pick_device(device), workers, cluster)
     recorded = record.record(
         number, tier, range(seeds), resources=resources, replace=replace, folder=evidence,
         datasets=datasets or (), systems=systems or (),
+        how=How(precision, keep_weights and keep_weights.absolute(), log and log.absolute()),
     )  # fmt: skip
     print(f"{len(recorded.seeds)} seeds, {recorded.header['cpu_seconds'] / 3600:.1f} CPU hours")
 

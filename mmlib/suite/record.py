@@ -2,9 +2,11 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from dataclasses import replace as replaced
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from mmlib.core.tables import write_json
 from mmlib.data import flickr8k
 from mmlib.features import sets
 from mmlib.suite.papers import experiment as experiment_of
+from mmlib.suite.training import How, shown
 from mmlib.world import captioned_images
 
 FEATURES = "flickr8k/features/*"  # among the inputs of an experiment that reads photographs
@@ -37,14 +40,15 @@ DRAWN = "No photographs of Flickr8k are here: four drawings take their place."
 def record(
     number: str, tier: str, seeds: Sequence[int], *, datasets: Sequence[str] = (),
     systems: Sequence[str] = (), resources: Resources = Resources(), replace: bool = False,
-    folder: Path | None = None,
+    folder: Path | None = None, how: How = How(),
 ) -> Evidence:  # fmt: skip
     """Run a paper's whole grid for these seeds, and write what no recording has as another one.
 
     datasets, systems: only these, and what has no seed. The recording is written at the end, also
     where that is an error or Ctrl-C; jobs that are finished are not run again. folder: of all.
-    replace: record these data sets anew; the recordings that have them stay in use until the new
-    one is whole, and are then set aside.
+    how: precision, weights and curves of trainings; for weights that are kept, what was finished
+    without them is run again. replace: record these data sets anew; the recordings that have them
+    stay in use until the new one is whole, and are then set aside.
     Returns all the evidence that there is now. Raises DataError for a paper without evidence, a
     scheduler that does not answer, a folder in which another recording is made, a damaged recording
     or one that does not fit the new one, and what loading the data raises.
@@ -59,6 +63,9 @@ def record(
         if unknown := [name for name in systems if name not in grid]:
             near = " or ".join(get_close_matches(unknown[0], grid, 3, 0)) or "another tier"
             raise DataError(f"no system {unknown[0]!r} here; did you mean {near}?")
+    jobs = resources.jobs if how.weights is None else how.weights / ".jobs"
+    precise = how.precision == "float32"  # no job of one precision is taken for another's
+    resources = replaced(resources, folder=jobs if precise else jobs / how.precision)
     if resources.cluster:  # found out now, not after the documents are built
         connect(resources.cluster).close()
     folder = (folder or evidence_dir()) / tier / experiment.paper
@@ -75,6 +82,7 @@ def record(
         for job in (job for stage in stages for job in stage.jobs):
             columns[job.dataset][job.system["system"]] = {k: str(v) for k, v in job.system.items()}
         header = _header(experiment, tier, resources.device, data, columns)
+        header["precision"] = how.precision
         for earlier in old.recordings if old else ():
             if replace and earlier["settings"].keys() <= data.keys():
                 continue
@@ -111,11 +119,16 @@ def record(
                 took[key[:2]] = answer.seconds
             return _left(todo, took, at_once)
 
-        finished = False
+        def watch(bar: Any) -> AbstractContextManager:
+            """Shows beside the bar the last epoch of any training, and what is left."""
+            left = partial(_left, todo, took, at_once)
+            return shown(resources.jobs, lambda text: bar.set_postfix_str(f"{text}; {left()}"))
+
+        finished, how = False, replaced(how, version=experiment.version)
         try:
             for stage in missing:
                 run_jobs(
-                    stage, data, resources, on_answer=on_answer,
+                    stage, data, resources, on_answer=on_answer, how=how, watch=watch,
                     label=f"{experiment.paper}, {tier}: {stage.function.__name__}",
                 )  # fmt: skip
             finished = True

@@ -16,11 +16,13 @@ import pytest
 import torch
 from bs4 import BeautifulSoup
 from PIL import Image
+from safetensors.numpy import load_file
 from safetensors.torch import save_file
 from scripts import REFUSED, flip_bits, run_page
 from test_backbones import build as hugging_face_model
 
 from mmlib.core.errors import DataError
+from mmlib.core.files import write_tensors
 from mmlib.suite import cli, encoders, search
 
 FUNCTIONS = """
@@ -314,6 +316,22 @@ def test_a_clip_from_a_folder(photos, tmp_path):
     np.testing.assert_allclose(found.table.score, sorted(cosines.values(), reverse=True), atol=1e-5)
     os.utime(tmp_path / "clip" / "model.safetensors")  # another model, for all that is known
     assert search.folder(photos, tmp_path / "clip").encoded == 4
+
+
+def test_kept_weights_of_the_worlds_retriever_are_a_model(photos, capsys):
+    arrays = {n.removeprefix("align."): v for n, v in load_file(encoders.RETRIEVERS).items()}
+    write_tensors(Path("kept.safetensors"), arrays, {"card": "a training of a test"})
+    query = ["search", "photos", "A dog."]
+    assert cli.main([*query, "--model", "kept.safetensors"]) == 0
+    kept = capsys.readouterr()
+    assert "notebook 02), a training of a test: two encoders" in kept.err
+    assert cli.main(query) == 0
+    small = capsys.readouterr()
+    assert small.out == kept.out
+    assert "it knows the 486 words" in small.err
+    write_tensors(Path("kept.safetensors"), {n: -v for n, v in arrays.items()}, {})
+    assert cli.main([*query, "--model", "kept.safetensors"]) == 0
+    assert capsys.readouterr().out != kept.out
 
 
 def test_a_large_picture_is_read_small_and_upright(tmp_path):

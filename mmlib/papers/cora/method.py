@@ -144,8 +144,8 @@ class GATv2(nn.Module):
     def hear(self, values: Tensor, alpha: Tensor, source: Tensor, target: Tensor) -> Tensor:
         """Eq. 3: what each node hears, the weighted sums (N, D) of its neighbours' values."""
         values = self.dropout(values).unflatten(1, (len(self.attention), -1))  # (N, H, D / H)
-        heard = torch.zeros_like(values).index_add(0, target, alpha[..., None] * values[source])
-        return heard.flatten(1)
+        sent = alpha[..., None] * values[source]  # (E, H, D / H)
+        return sent.new_zeros(values.shape).index_add(0, target, sent).flatten(1)
 
     def forward(self, nodes: Tensor, source: Tensor, target: Tensor) -> Tensor:
         """Nodes (N, D) and edges source (E,) -> target (E,) -> nodes (N, D)."""

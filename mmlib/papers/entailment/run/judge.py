@@ -165,11 +165,11 @@ def weights_of(
 ) -> dict[str, Tensor]:
     """Weights of a job's training: made now, or read where jobs of such a device left them."""
 
-    def make() -> dict[str, Tensor]:
-        # Checkpoint and after_epoch may be those of another job, which needs this one.
-        return training(job, arrays, Run(run.device, folder=run.folder))[0].state_dict()
-
-    return handed_over(training, job, arrays, run, make)
+    # Checkpoint and after_epoch of `run` may be those of another job, which needs this one.
+    own = Run(run.device, folder=run.folder, precision=run.precision)
+    return handed_over(
+        training, job, arrays, run, lambda: training(job, arrays, own)[0].state_dict()
+    )
 
 
 def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:
