@@ -1,7 +1,6 @@
 """CORA's layers, losses and metrics against worked examples and against loops (cora_oracles)."""
 
 import math
-from functools import partial
 
 import cora_oracles as loops
 import numpy as np
@@ -17,57 +16,12 @@ from mmlib.papers.cora import method
 from mmlib.papers.cora.method import GPO
 
 pytestmark = pytest.mark.usefixtures("double")
-printed = partial(pytest.approx, abs=6e-7)  # six digits
 
 
-def set_weights(layer, **values):
-    """Set parameters by name, with "__" for a dot, and biases to 0."""
-    with torch.no_grad():
-        for name, value in layer.named_parameters():
-            if name.endswith("bias"):
-                value.zero_()
-        for name, value in values.items():
-            layer.get_parameter(name.replace("__", ".")).copy_(torch.as_tensor(value))
-    return layer
-
-
-# --- Worked examples -----------------------------------------------------------------------------
-
-
-def test_pooling_by_hand():
-    """Weights after the temperature, and the sum of the sorted values that they weigh."""
-    gpo, pile = GPO(), torch.tensor([[[1.0, 6], [3, 2], [2, 4]]])
-    gpo.score.forward = lambda states: torch.tensor([[[0.1], [0.0], [0.0]]])
-    assert gpo.weights(torch.tensor([3]))[0].tolist() == printed([0.576117, 0.211942, 0.211942])
-    assert gpo(pile, torch.tensor([3]))[0].tolist() == printed([2.364175, 4.728351])
-    mean = set_weights(GPO(), score__weight=torch.zeros(1, 32))
-    features = torch.cat([pile, torch.tensor([[[1.0, 6], [3, 2], [99, 99]]])])
-    assert mean(features, torch.tensor([3, 2])).tolist() == [near([2.0, 4])] * 2
-    assert sum(p.numel() for p in GPO().parameters()) == 12_704  # the published number
+def test_pooling_has_the_published_size_and_needs_a_vector():
+    assert sum(p.numel() for p in GPO().parameters()) == 12_704
     with pytest.raises(ValueError, match="at least one vector"):
-        GPO()(pile.expand(2, -1, -1), torch.tensor([3, 0]))
-
-
-SCORES = torch.tensor([[0.9, 0.6, 0.1], [0.3, 0.8, 0.7], [0.2, 0.5, 0.4]], dtype=torch.float64)
-TWINS = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=torch.bool)
-COSINES = torch.tensor([[0.02, 0, 0.01], [0, 0.03, 0]], dtype=torch.float64)
-ONE_IMAGE, BOTH = ([[1, 0, 1], [0, 1, 0]], [[1, 0, 1], [0, 1, 1]])  # that have the entity
-OF_CAPTIONS, OF_ENTITIES = torch.tensor([0.5, 0.5, 0.6]), torch.tensor([0.3, 0.45, 0.1])
-BY_HAND = [
-    *((method.hardest, (SCORES, torch.eye(3, dtype=torch.bool), m), w)
-      for m, w in ((0.2, 0.3), (0.35, 0.516667), (0.4, 0.6))),
-    *((method.hardest, (SCORES, TWINS, m), w)
-      for m, w in ((0.2, 0.3), (0.35, 0.466667), (0.4, 0.533333))),
-    *((method.contrastive, (COSINES, torch.tensor(has, dtype=torch.bool), 0.01), w)
-      for has, w in ((ONE_IMAGE, 0.320435), (BOTH, 0.353986))),
-    *((method.specificity, (OF_CAPTIONS, OF_ENTITIES, m), w)
-      for m, w in ((0.2, 0.05), (0.35, 0.15), (0.4, 0.183333))),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("loss", "inputs", "wanted"), BY_HAND)
-def test_losses_by_hand(loss, inputs, wanted):
-    assert loss(*inputs).item() == pytest.approx(wanted, abs=2e-6)
+        GPO()(torch.ones(2, 3, 2), torch.tensor([3, 0]))
 
 
 # --- Against loops -------------------------------------------------------------------------------

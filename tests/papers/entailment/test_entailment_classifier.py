@@ -211,24 +211,16 @@ def test_a_mimetic_start_compares_words_and_takes_their_likes_away():
     assert 0.25 < bert.embeddings.token_type_embeddings.weight.std().item() < 0.9
 
 
-def test_heads_gate_and_log_odds_by_hand():
+def test_heads_and_log_odds_by_hand():
     """Width 2: ReLU((1, -1)) = (1, 0) twice, then (1 + 0.5, 3): not entailed first."""
-    head, gate = classifier.Head(2), classifier.Gate(2)
+    head = classifier.Head(2)
     with torch.no_grad():
         for i in (0, 2):
             head.layers[i].weight.copy_(torch.eye(2))
             head.layers[i].bias.zero_()
         head.layers[4].weight.copy_(torch.tensor([[1.0, 7], [3, 7]]))
         head.layers[4].bias.copy_(torch.tensor([0.5, 0]))
-        for part, bias in ((gate.te, [0.0, math.log(3)]), (gate.ve, [math.log(4), -math.log(4)])):
-            part.weight.zero_()
-            part.bias.copy_(torch.tensor(bias))
     assert head(torch.tensor([[1.0, -1]])).tolist() == [[1.5, 3.0]]
-    # σ: the gates are computed apart and do not add up to 1.
-    mixed, te, ve = gate(torch.tensor([[4.0, 2]]), torch.tensor([[10.0, -5]]))
-    assert te.tolist() == [near([0.5, 0.75])]
-    assert ve.tolist() == [near([0.8, 0.2])]
-    assert mixed.tolist() == [near([2 + 8, 1.5 - 1])]
     logits = torch.tensor([[0.0, 3.0], [5.0, 5.0], [2.0, 0]], requires_grad=True)
     odds = classifier.log_odds({"te": logits, "mm": logits.flip(1)})
     assert (odds["te"].tolist(), odds["mm"].tolist()) == ([3, 0, -2], [-3, 0, 2])

@@ -7,7 +7,6 @@ import pytest
 from drawn import few, many, near, seeds
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import entail_at_k
 from sklearn import metrics as sk
 
 from mmlib.core.ranking import chance_among_first
@@ -112,13 +111,7 @@ def test_best_threshold_of_weighted_pairs_is_the_best_of_all(seed, n):
     )
 
 
-def test_entail_at_k_and_rarity_by_hand():
-    """Image 0 has one of its first two, image 1 both: 75 %; at 1, 0 and 1: 50 %."""
-    entailed = np.array([[0, 1, 0, 1], [1, 0, 1, 0]], dtype=bool)
-    ranked = [[0, 3, 1], [2, 0, 1]]
-    assert entail_at_k(ranked, entailed, 2) == 75
-    assert entail_at_k(np.array(ranked), entailed, 1) == 50
-    # Of four images: true of one is 1, of two is one half, of all is 0; of none counts as of one.
+def test_rarity_by_hand():
+    """Of four images: true of one is 1, of two is one half, of all is 0; of none counts as of one."""
     fits = np.array([[1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 1, 0], [0, 0, 1, 0]], dtype=bool)
     assert metrics.rarity(fits).tolist() == near([1, 0.5, 0, 1])
-    assert entail_at_k([[1, 2], [1, 0], [2, 0], [2, 0]], fits * metrics.rarity(fits), 1) == near(25)

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from itertools import combinations
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -49,19 +50,9 @@ def keys_of(documents):
 
 def nameable(document):
     """Whether each link can be named by one end, each end naming one: the authors' format."""
-    parent = {("s", s): ("s", s) for s, _ in document.links}
-    parent |= {("i", i): ("i", i) for _, i in document.links}
-
-    def root(name):
-        while parent[name] != name:
-            name = parent[name]
-        return name
-
-    for s, i in document.links:
-        parent[root(("s", s))] = root(("i", i))
-    roots = [root(name) for name in parent]
-    links = [root(("s", s)) for s, _ in document.links]
-    return all(links.count(top) <= roots.count(top) for top in roots)
+    ties = nx.Graph((("sentence", s), ("image", i)) for s, i in document.links)
+    parts = map(ties.subgraph, nx.connected_components(ties))
+    return all(part.number_of_edges() <= len(part) for part in parts)
 
 
 def test_scenes_are_consistent_and_of_their_split_and_links_fit_the_authors_format(stories, guides):
