@@ -9,7 +9,6 @@ from functools import partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
 
-import made_up_cora
 import made_up_evidence
 import numpy as np
 import pandas as pd
@@ -363,8 +362,8 @@ SMALL = {
     "00": lambda: record.read("00", "world"),
     "01": lambda: made_up_evidence.cut("01", datasets=["CITE-like", "Clue-like"]),
     "02": lambda: made_up_evidence.cut("02"),
-    "03": made_up_cora.make,
-    "03, controlled": lambda: made_up_cora.make("controlled", "drawn"),
+    "03": lambda: made_up_evidence.cut("03", datasets=["world"], clusters=10),
+    "03, controlled": lambda: made_up_evidence.cut("03", "controlled", ["drawn"], clusters=10),
     "04": made_up_evidence.make,
 }
 

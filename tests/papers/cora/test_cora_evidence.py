@@ -1,13 +1,14 @@
-"""What made-up evidence says: claims that no contrast states, printed rows, tables and figures."""
+"""What a part of the record says: claims that no contrast states, printed rows, tables, figures."""
 
 from dataclasses import replace
 from functools import partial
 
-import made_up_cora
 import numpy as np
+import pandas as pd
 import pytest
-from made_up_evidence import effects_of, without
+from made_up_evidence import cut, effects_of, without
 
+from mmlib.core.evidence import Evidence
 from mmlib.core.ranking import KS
 from mmlib.core.tables import mean_and_deviation
 from mmlib.papers.cora import method, show
@@ -20,16 +21,13 @@ effects = partial(effects_of, CLAIMS)
 
 @pytest.fixture(scope="module")
 def evidence():
-    return made_up_cora.make()
+    return cut("03", datasets=["world"], clusters=10)
 
 
 @pytest.fixture(scope="module")
 def controlled():
-    """Controlled collections, made up and drawn, with a system more than on record."""
-    names = "40 × 12, 100 families", "drawn"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(systems, "ON_CONTROLLED", ["CORA", "VSE∞"])
-        return made_up_cora.together(*(made_up_cora.make("controlled", name) for name in names))
+    """Controlled collections, made up and drawn."""
+    return cut("03", "controlled", ["40 × 12, 100 families", "drawn"], clusters=10)
 
 
 # --- Claims --------------------------------------------------------------------------------------
@@ -60,7 +58,12 @@ def test_stability_is_of_the_first_third_of_the_epochs(evidence):
 
 
 def test_the_time_of_a_query_grows_with_the_images_where_each_is_read(evidence):
-    assert effects(evidence, "C11")["world"].effect == pytest.approx(1, abs=0.1)
+    series = evidence.series.copy()
+    for row in series.index[series["metric"].str.startswith("attend ")]:
+        images = float(series["metric"][row].removeprefix("attend "))
+        series.at[row, "value"] = images * np.ones_like(series["value"][row])
+    timed = replace(evidence, series=series)
+    assert effects(timed, "C11")["world"].effect == pytest.approx(1, abs=0.1)
 
 
 def test_what_was_not_run_is_not_tested(evidence):
@@ -101,11 +104,15 @@ def test_a_printed_row_stands_beside_the_system_that_it_names(table):
 
 
 def test_figures_on_ms_coco_stand_beside_the_papers_on_ms_coco(monkeypatch):
-    monkeypatch.setattr(method, "FOLD", 20)
-    parts = (made_up_cora.make("paper", name, seeds=2) for name in ("coco", "coco_bert"))
-    tables = show.tables(evidence := made_up_cora.together(*parts))
+    """Of other captions, whose ranks are halved as if among fewer images."""
+    drawn, bert = cut("03", datasets=["world", "world_bert"], clusters=10), "CORA, BERT, prompts"
+    ranks = drawn.series[drawn.series["metric"].eq("rank")]
+    fewer = ranks.assign(metric="rank, 1K", value=ranks["value"].map(lambda r: np.ceil(r / 2)))
+    series = pd.concat([drawn.series, fewer])
+    series["dataset"] = series["dataset"].str.replace("world", "coco")
+    tables = show.tables(evidence := Evidence(series, {"tier": "paper"}))
     assert not {"table1_coco", "table3_coco"} & tables.keys()
-    shown, bert = tables["table2_coco"](), "CORA, BERT, prompts"
+    shown = tables["table2_coco"]()
     for row, *term in (("CORA", "coco", "CORA"), ("CORA (BERT)", "coco_bert", bert)):
         for test, metric in (("coco5k", "rank"), ("coco1k", "rank, 1K")):
             hits = 100 * (evidence.values(*term, metric)[:, :200] <= 5).mean(axis=1)
@@ -130,31 +137,28 @@ def test_the_main_table_has_the_papers_figures_beside_ours(evidence):
 # --- Figures -------------------------------------------------------------------------------------
 
 
-def test_figures_have_the_systems_and_collections_on_record(controlled):
+def test_figures_have_the_systems_and_collections_on_record(controlled, evidence):
     figures = {name: draw() for name, draw in show.figures(controlled).items()}
     [axis] = figures["binding"].axes
-    rows, shown = ["40 × 12, 100 families", "drawn"], ["CORA", "VSE∞", *show.IDEAL]
-    labels = [label.get_text() for label in axis.get_yticklabels()]
-    assert labels == [f"{row}; seeds: 4, stalled: 0 of 8" for row in rows]
+    rows, shown = controlled.datasets, ["CORA", "Sequence, CORA's rest", *show.IDEAL]
+    labels = [label.get_text().partition(", stalled: ")[0] for label in axis.get_yticklabels()]
+    assert labels == [f"{row}; seeds: 4" for row in rows]
     means = [np.nanmean(controlled.values(r, s, "in family")) for r in rows for s in shown]
     assert [text.get_text() for text in axis.texts] == [f"{mean:.0f}" for mean in means]
     assert "in 1 of 1 collections" in figures["drawn"].axes[0].get_title()
-    fewer = without(made_up_cora.make("controlled", "unseen pairs", seeds=1), "CORA")
+    fewer = without(cut("03", "controlled", ["unseen pairs"], seeds=1), "CORA")
     assert [len(draw().axes[0].texts) for draw in show.figures(fewer).values()] == [3]  # the map
-    assert show.figures(made_up_cora.make(dataset="world_bert", seeds=1)) == {}
-    bare = without(made_up_cora.make(seeds=1), *show.COLOURS, show.VSE, show.AUTHORS)
+    assert show.figures(cut("03", datasets=["world_bert"], seeds=1)) == {}
+    bare = without(evidence, *show.COLOURS, show.VSE, show.AUTHORS)
     show.figures(bare)["curves"]()  # of no system a curve
 
 
 def test_a_training_has_stalled_where_it_ends_far_below_the_best_of_its_system(controlled):
     series = controlled.series
-    rows = series["system"].eq("CORA") & series["metric"].eq("in family") & series["seed"].eq(2)
-    for level, stalled in ((-9, "0 of 4"), (-11, "1 of 4")):
-        best = controlled.means("drawn", "CORA", "in family").drop(2).max()
-        values = [
-            np.full(240, best + level) if row else v
-            for row, v in zip(rows, series["value"], strict=True)
-        ]
+    rows = series["system"].eq("CORA") & series["metric"].eq("in family")
+    for level, stalled in ((81, "0 of 4"), (79, "1 of 4")):
+        values = [np.full(240, level if seed == 2 else 90) if row else v for row, seed, v in
+                  zip(rows, series["seed"], series["value"], strict=True)]  # fmt: skip
         table = show.tables(replace(controlled, series=series.assign(value=values)))["stalled"]()
         assert table.loc["drawn", "CORA"] == stalled
 

@@ -112,6 +112,6 @@ def test_best_threshold_of_weighted_pairs_is_the_best_of_all(seed, n):
 
 
 def test_rarity_by_hand():
-    """Of four images: true of one is 1, of two is one half, of all is 0; of none counts as of one."""
+    """Of four images: true of one is 1, of two one half, of all 0; of none counts as of one."""
     fits = np.array([[1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 1, 0], [0, 0, 1, 0]], dtype=bool)
     assert metrics.rarity(fits).tolist() == near([1, 0.5, 0, 1])
