@@ -110,7 +110,7 @@ def alone(job: Job, data: Numbers, run: Run = Run()) -> Answer:
     busy.touch(exist_ok=False)
     time.sleep(0.1)
     busy.unlink()
-    return Answer({}, [{"ms": 100.0}])
+    return Answer({}, [{"ms": 100.0}], 0.5)
 
 
 def wait_for(condition, seconds):

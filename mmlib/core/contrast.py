@@ -68,9 +68,9 @@ class Vocabulary:
     ) -> str | None:
         """Of the recorded systems the one with the highest mean over seeds and items, if any."""
         levels = {
-            name: float(np.nanmean(_values(evidence, term, place)))
+            name: float(np.nanmean(self.values(evidence, (collection, name, metric))))
             for name in systems
-            if (place := self.recorded(evidence, term := (collection, name, metric)))
+            if self.recorded(evidence, (collection, name, metric))
         }
         return max(levels, key=lambda name: levels[name], default=None)
 
@@ -89,7 +89,7 @@ class Vocabulary:
         shared = sorted(set.intersection(*map(set, trained))) if trained else [NO_SEED]
         if not shared:
             return "what is compared has no seed in common"
-        values = [terms[t] * _values(evidence, t, place, shared) for t, place in places.items()]
+        values = [weight * self.values(evidence, t, shared) for t, weight in terms.items()]
         total = np.sum(values, axis=0) - less
         if total.ndim == 1:
             return over_seeds(total) if len(total) > 1 else ONE_SEED
@@ -97,14 +97,13 @@ class Vocabulary:
         result = crossed_known(total, evidence.clusters(collection, first.split))
         return replace(result, seeds=len(shared) if trained else 0)  # also where they end alike
 
-
-def _values(
-    evidence: Evidence, term: Term, place: Recorded, seeds: Sequence[int] | None = None
-) -> np.ndarray:
-    """The values of a recorded term (seeds, items), or (seeds,) of one over seeds alone."""
-    system, metric, split, change = place
-    named = (term[2], change) if change else None
-    return evidence.values(term[0], system, metric, seeds, split, named)
+    def values(
+        self, evidence: Evidence, term: Term, seeds: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """Values (seeds, items) of a term, or (seeds,) of one over seeds alone; or DataError."""
+        system, metric, split, change = self.recorded(evidence, term) or Recorded(*term[1:])
+        named = (term[2], change) if change else None
+        return evidence.values(term[0], system, metric, seeds, split, named)
 
 
 @dataclass(frozen=True)

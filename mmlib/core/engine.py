@@ -7,9 +7,10 @@ really imports, so that nothing is trained twice and nothing stale is taken for 
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,8 @@ def _run(
 ) -> tuple[int, Answer]:  # fmt: skip
     torch.set_num_threads(1)  # several processes of many threads slow each other many times over
     run = how(job, Run(pick_device(device), path.with_suffix(".pt"), path.parent))
-    return i, function(job, data, run)
+    began, answer = time.process_time(), function(job, data, run)
+    return i, replace(answer, seconds=answer.seconds or time.process_time() - began)
 
 
 def handed_over(

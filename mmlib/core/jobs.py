@@ -36,7 +36,7 @@ class Answer:
     """What came of a job.
 
     values: split -> metric -> one number an item, NaN for an item that has to be skipped;
-    history: one dict an epoch; seconds: of CPU.
+    history: one dict an epoch; seconds: of CPU; 0: the engine measures them.
     """
 
     values: Mapping[str, Mapping[str, np.ndarray]]

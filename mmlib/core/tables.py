@@ -65,14 +65,13 @@ Term = tuple[str, str]  # a system and a metric
 class Cells:
     """What cells of a table say of a data set's values. DataError where these are not recorded.
 
-    figure: of the values before anything else, such as `np.log2`; items: which of them count.
+    figure: of the values before anything else, such as `np.log2`.
     """
 
     evidence: Evidence
     dataset: str
     split: str = "test"
     figure: Callable[[np.ndarray], np.ndarray] | None = None
-    items: Any = ...
 
     def has(self, *terms: Term) -> bool:
         """Whether all of these are recorded."""
@@ -94,9 +93,7 @@ class Cells:
         change = (self.figure, self.figure) if self.figure else None
         seeds = self.evidence.seeds_of(self.dataset, *(name for name, _ in terms))
         read = partial(self.evidence.values, seeds=seeds, split=self.split, change=change)
-        weighed = [
-            weight * read(self.dataset, *term)[:, self.items] for term, weight in terms.items()
-        ]
+        weighed = [weight * read(self.dataset, *term) for term, weight in terms.items()]
         return np.sum(weighed, axis=0)
 
     def of_seeds(self, system: str, metric: str) -> np.ndarray:
@@ -113,8 +110,7 @@ class Cells:
 
     def effect(self, terms: Mapping[Term, float]) -> Effect:
         """The mean of `values`, with its interval over seeds and clusters of items."""
-        values, clusters = self.values(terms), self.evidence.clusters(self.dataset, self.split)
-        return crossed_known(values, clusters[self.items])
+        return crossed_known(self.values(terms), self.evidence.clusters(self.dataset, self.split))
 
     def percentage(self, system: str, metric: str) -> str:
         """A mean percentage with its 95 % interval, such as "62 [55, 69]".

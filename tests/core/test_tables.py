@@ -66,9 +66,9 @@ def test_cells_say_means_spreads_and_paired_effects(evidence):
     assert cells.effect({("A", "hit"): 1, ("B", "hit"): -1}) == wanted
     some = crossed(np.array([[1, 3, 4], [2, 3, 5]]), [0, 1, 1])
     assert cells.effect({("A", "some"): 1}) == some
-    logs = Cells(evidence, "d", figure=np.log2, items=np.array([0, 3]))
-    assert logs.values({("A", "hit"): -1}).tolist() == [[0, -2], [-np.log2(3), -3]]
-    assert logs.effect({("A", "hit"): -1}) == crossed(-np.log2([[1, 4], [3, 8]]), [0, 1])
+    logs, hits = Cells(evidence, "d", figure=np.log2), [[1, 2, 3, 4], [3, 4, 5, 8]]
+    assert logs.values({("A", "hit"): -1}).tolist() == (-np.log2(hits)).tolist()
+    assert logs.effect({("A", "hit"): -1}) == crossed(-np.log2(hits), [0, 0, 1, 1])
     percent = Cells(evidence, "d", figure=lambda values: 10 * values)
     assert percent.percentage("B", "hit") == "15 (10 to 20)"  # of two seeds, from -55 to 85
     assert percent.percentage("floor", "hit") == "2 (2 to 2)"

@@ -1,6 +1,5 @@
 """What paper 01 trains and how: systems, budgets, one training, and the jobs of its record."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -279,7 +278,6 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     Split "relations", a value a relation: "AP" of each by a "head" of one; where all is reported,
     see `of_relations`.
     """
-    started = time.process_time()
     if words := job.system["words"]:
         arrays = replace(arrays, splits={
             name: replace(split, ids=split.ids[:, :words], lengths=split.lengths.clip(max=words))
@@ -312,7 +310,7 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         ranks |= {name: method.full_ranks(method.refine(test, *way)) for name, way in ways.items()}
         refined = method.pool_ranks(in_pools, pools, eta, settings.threshold)
         metrics |= {f"{name}, refined": v for name, v in method.pool_metrics(refined).items()}
-    return Answer(values, history, time.process_time() - started)
+    return Answer(values, history)
 
 
 def best_refinement(theta: np.ndarray, x: np.ndarray) -> tuple[float, float]:

@@ -1,6 +1,5 @@
 """The claims of paper 02: words of `claims.yaml`, and the effects that no weighted sum gives."""
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -29,33 +28,26 @@ def main_test(evidence: Evidence, dataset: str) -> str:
     raise DataError(f"no evidence of the pairs that judges are tested on, on {dataset}")
 
 
-def shares_of(
-    evidence: Evidence, dataset: str, metric: str, test: str, as_printed: bool = False
-) -> Callable[[np.ndarray], np.ndarray]:
-    """Margins (pairs,) -> what each adds to a figure of a judge; see `metrics.shares`.
+def labels_and_weights(evidence: Evidence, dataset: str, test: str) -> list[np.ndarray]:
+    """Of the pairs of a test whether they are entailed, and how many each stands for, (pairs,)."""
+    return [evidence.values(dataset, PAIRS, name, [0], test)[0] for name in ("label", "weight")]
 
-    as_printed: pairs are weighted so that, as in the paper's test, 1,006 of 2,000 are entailed.
+
+def of_judges(
+    metric: str, how: str, printed: bool, evidence: Evidence, collection: str, system: str
+) -> Recorded:
+    """A figure of a judge: what each test pair adds to it, see `metrics.shares`.
+
+    how: "margin", network and inputs; "alone", the network. printed: pairs are weighted so that, as
+    in the paper's test, 1,006 of 2,000 are entailed.
     """
-    label, weight = (evidence.values(dataset, PAIRS, n, [0], test)[0] for n in ("label", "weight"))
-    if as_printed:
+    test = main_test(evidence, collection)
+    label, weight = labels_and_weights(evidence, collection, test)
+    if printed:
         yes, no = (weight[label == truth].sum() for truth in (1, 0))
         others = PRINTED_PAIRS - PRINTED_ENTAILED
         weight = weight * np.where(label == 1, PRINTED_ENTAILED / yes, others / no)
-    return lambda margins: shares(metric, label, margins, weight)
-
-
-def pair_shares(
-    evidence: Evidence, dataset: str, system: str, metric: str, how: str = "margin",
-    as_printed: bool = False,
-) -> np.ndarray:  # fmt: skip
-    """What each test pair adds to a figure of a judge, (seeds, pairs): its mean is the figure.
-
-    how: "margin", network and inputs; "alone", the network. as_printed: as of `shares_of`.
-    """
-    test = main_test(evidence, dataset)
-    of = shares_of(evidence, dataset, metric, test, as_printed)
-    name = metric + ", as many entailed as in the paper" * as_printed
-    return evidence.values(dataset, system, how, None, test, (name, of))
+    return Recorded(system, how, test, lambda margins: shares(metric, label, margins, weight))
 
 
 ERRORS = {"number": "number", "actor": "person or animal", "object": "other thing"}
@@ -150,14 +142,6 @@ def flattery(evidence: Evidence) -> Effects:
 # --- Words of claims.yaml ------------------------------------------------------------------------
 
 
-def of_judges(
-    metric: str, how: str, evidence: Evidence, collection: str, system: str, printed: bool = False
-) -> Recorded:
-    """A figure of a judge, which is of test pairs."""
-    test = main_test(evidence, collection)
-    return Recorded(system, how, test, shares_of(evidence, collection, metric, test, printed))
-
-
 def foreign_true(evidence: Evidence, collection: str, system: str) -> Recorded:
     """Foreign captions that fit an image; people judged none of the images of calibration: 0."""
     by_people = evidence.has(collection, PAIRS, "own rejected")
@@ -166,9 +150,14 @@ def foreign_true(evidence: Evidence, collection: str, system: str) -> Recorded:
 
 
 VOCABULARY = Vocabulary({
-    **{metric: partial(of_judges, metric, "alone") for metric in METRICS},
-    **{f"{metric}, with inputs": partial(of_judges, metric, "margin") for metric in METRICS},
-    "accuracy, as many entailed": partial(of_judges, ACCURACY, "alone", printed=True),
+    **{
+        metric + ending: partial(of_judges, metric, *how)
+        for metric in (*METRICS, ACCURACY)
+        for ending, how in {
+            "": ("alone", False), ", with inputs": ("margin", False),
+            ", as many entailed": ("alone", True),
+        }.items()
+    },
     "mean R@K": lambda evidence, collection, system: Recorded(
         system, "RSUM", change=lambda rsum: rsum / 6
     ),

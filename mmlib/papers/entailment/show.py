@@ -16,7 +16,7 @@ from mmlib.core import plots
 from mmlib.core.effects import over_seeds
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_values, table
-from mmlib.papers.entailment.claims import foreign_true, main_test, pair_shares, relevance
+from mmlib.papers.entailment.claims import VOCABULARY, labels_and_weights, main_test, relevance
 from mmlib.papers.entailment.data.controlled import SHOWN, Collection
 from mmlib.papers.entailment.method.classifier import mask_regions
 from mmlib.papers.entailment.method.metrics import METRICS, recalls
@@ -72,26 +72,23 @@ def _judges(evidence: Evidence, dataset: str) -> pd.DataFrame:
     test, paper = main_test(evidence, dataset), paper_values(PAPER, "table3")["F0.5"]
     names = [r["system"] for r in systems.BASELINES]
     names += [judge.system for judge in systems.judges(evidence.header["tier"])]
-    columns = {("with inputs", metric): ("margin", metric) for metric in METRICS}
-    columns |= {("network alone", metric): ("alone", metric) for metric in METRICS}
+    columns = {("with inputs", metric): f"{metric}, with inputs" for metric in METRICS}
+    columns |= {("network alone", metric): metric for metric in METRICS} | {("paper", "F0.5"): ""}
 
-    def cell(name: str, column: tuple[str, str]) -> float | None:
-        how, metric = column
-        if how == "paper":
+    def cell(name: str, metric: str) -> float | None:
+        if not metric:
             return float(paper[PRINTED[name]]) if name in PRINTED else None
-        return float(pair_shares(evidence, dataset, name, metric, how).mean(axis=1).mean())
+        return float(VOCABULARY.values(evidence, (dataset, name, metric)).mean(axis=1).mean())
 
     rows = Cells(evidence, dataset, test).named(names, "margin")
-    return table(rows, columns | {("paper", "F0.5"): ("paper", "F0.5")}, cell, None, 1)
+    return table(rows, columns, cell, None, 1)
 
 
 def _table1(evidence: Evidence, dataset: str) -> pd.DataFrame:
     pairs = paper_values(PAPER, "table1")
     pairs.columns = pd.MultiIndex.from_product([["paper"], pairs.columns])
     for test in (name for name in TESTS if evidence.has(dataset, PAIRS, "label", name)):
-        label, weight = (
-            evidence.values(dataset, PAIRS, n, [0], test)[0] for n in ("label", "weight")
-        )
+        label, weight = labels_and_weights(evidence, dataset, test)
         pairs["ours", test] = [round(weight.sum()), round(weight[label == 1].sum())]
     return pairs
 
@@ -109,8 +106,8 @@ def table3(evidence: Evidence, dataset: str) -> pd.DataFrame:
         metric, of = column
         if of == "paper":
             return str(printed.loc[row, metric])
-        half = of == "half entailed"
-        of_pairs = pair_shares(evidence, dataset, ours_of[row], metric, "alone", as_printed=half)
+        name = metric + ", as many entailed" * (of == "half entailed")
+        of_pairs = VOCABULARY.values(evidence, (dataset, ours_of[row], name))
         return mean_and_deviation(of_pairs.mean(axis=1))
 
     kinds = ("paper", "ours", "half entailed")
@@ -291,10 +288,8 @@ def dials(evidence: Evidence, dataset: str, metric: str = "mAP") -> Figure:
 def density(evidence: Evidence) -> float:
     """The share of captions of other test images that fit an image, as C10 counts them."""
     [dataset] = evidence.datasets
-    fitting = evidence.values(dataset, PAIRS, "foreign true", [0])
-    of_all = foreign_true(evidence, dataset, PAIRS).change
-    assert of_all is not None
-    return of_all(fitting).mean() / (5 * (fitting.shape[1] - 1))
+    fitting = VOCABULARY.values(evidence, (dataset, PAIRS, "foreign captions that fit"), [0])
+    return float(fitting.mean()) / (5 * (fitting.shape[1] - 1))
 
 
 # --- Figures of the controlled collection --------------------------------------------------------

@@ -1,8 +1,9 @@
 """The claims of paper 04: words of `claims.yaml`, and the effects that no weighted sum gives."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -43,42 +44,27 @@ def same_as(evidence: Evidence, dataset: str, system: str) -> str:
     return "DC" if square else system
 
 
-def auc(evidence: Evidence, dataset: str, system: str) -> np.ndarray:
-    """AUC, (seeds, documents), in percent; DC's for TK where the two are the same."""
-    return evidence.values(dataset, same_as(evidence, dataset, system), "AUC")
+def rank_correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Spearman's ρ of each row of a (rows, items) with that of b; NaN where one is constant."""
+    a, b = (stats.rankdata(values, axis=1) for values in (a, b))
+    a, b = (ranks - ranks.mean(axis=1, keepdims=True) for ranks in (a, b))
+    with np.errstate(invalid="ignore"):
+        return (a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
 
 
-def _centred_ranks(values: np.ndarray) -> np.ndarray:
-    ranks = stats.rankdata(values)
-    return ranks - ranks.mean()
+def over_documents(
+    estimate: Callable[[np.ndarray], float], clusters: np.ndarray, seeds: int
+) -> Effect:
+    """An estimate of all documents, with the error of the jackknife; of so many seeds.
 
-
-# --- Documents left out (the jackknife: Shao and Tu, The Jackknife and Bootstrap, 1995) -------
-
-
-def document_groups(clusters: np.ndarray) -> np.ndarray:
-    """The group of each document: its cluster, or one of `MOST_GROUPS` groups of these."""
-    member, names = pd.factorize(clusters)
-    return member % min(len(names), MOST_GROUPS)
-
-
-def over_documents(estimates: np.ndarray, seeds: int) -> Effect:
-    """The first of estimates (1 + groups,), of so many seeds; the others lack a group each."""
-    groups = len(estimates) - 1
-    error = ((groups - 1) * estimates[1:].var()) ** 0.5
-    return Effect(float(estimates[0]), float(error), groups - 1.0, seeds=seeds)
-
-
-def unit_ranks(group: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Ranks (1 + groups, items) of all values, then without each group, whose items get 0.
-
-    Centred and scaled to length 1, so that the product of two such rows is Spearman's ρ.
+    estimate: which documents count (documents,) bool -> a number. Clusters are left out one by one,
+    or `MOST_GROUPS` groups of them (Shao and Tu, The Jackknife and Bootstrap, 1995).
     """
-    rows = np.zeros((group.max() + 2, len(values)))
-    for row, left_out in zip(rows, range(-1, group.max() + 1), strict=True):
-        counted = group != left_out
-        row[counted] = _centred_ranks(values[counted])
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    member, names = pd.factorize(clusters)
+    groups = min(len(names), MOST_GROUPS)
+    whole, *others = (estimate(member % groups != left_out) for left_out in range(-1, groups))
+    error = ((groups - 1) * np.var(others)) ** 0.5
+    return Effect(float(whole), float(error), groups - 1.0, seeds=seeds)
 
 
 def agreement_of_trainings(evidence: Evidence, dataset: str) -> Effect:
@@ -87,38 +73,47 @@ def agreement_of_trainings(evidence: Evidence, dataset: str) -> Effect:
     Documents and seeds both enter the interval; their errors are added as if independent, which
     counts their interplay twice and makes the interval a little too wide.
     """
-    scored = ~np.isnan(auc(evidence, dataset, "DC")[0])
-    group = document_groups(evidence.clusters(dataset)[scored])
-
-    def ranks(values: np.ndarray) -> np.ndarray:
-        return unit_ranks(group, values[scored])
-
     shared = evidence.seeds_of(dataset, "DC", "AP")
-    of_dc, of_ap = (
-        evidence.values(dataset, system, "AUC", shared, change=("ranks, a group left out", ranks))
-        for system in ("DC", "AP")
+    dc, ap = (evidence.values(dataset, system, "AUC", shared) for system in ("DC", "AP"))
+    scored = ~np.isnan(dc[0])
+    dc, ap, clusters = dc[:, scored], ap[:, scored], evidence.clusters(dataset)[scored]
+    over_these = over_documents(
+        lambda counted: rank_correlations(dc[:, counted], ap[:, counted]).mean(), clusters, len(dc)
     )
-    rho = np.einsum("sgd,sgd->sg", of_dc, of_ap)
-    over_these = over_documents(rho.mean(axis=0), len(rho))
-    if len(rho) == 1:
+    if len(dc) == 1:
         return over_these
-    return difference(over_these, replace(over_seeds(rho[:, 0]), effect=0.0))
+    return difference(over_these, replace(over_seeds(rank_correlations(dc, ap)), effect=0.0))
 
 
-def explained(predictors: np.ndarray, responses: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Adjusted R² in percent of least squares with an intercept, (1 + groups,): of all documents,
-    then without each group.
+def difficulty(
+    evidence: Evidence, dataset: str, names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of the scored documents predictors (documents, names), AUC of AP by seed, and clusters."""
+    y = evidence.values(dataset, "AP", "AUC")
+    scored = ~np.isnan(y).any(axis=0)
+    x = np.column_stack([evidence.values(dataset, DOCUMENTS, name)[0] for name in names])
+    return x[scored], y[:, scored], evidence.clusters(dataset)[scored]
 
-    predictors (documents, p); responses (seeds, documents), whose mean it is of.
+
+def explained(evidence: Evidence, dataset: str, weights: Mapping[tuple[str, ...], float]) -> Effect:
+    """Σ weight · R² of AP's AUC in percent, by least squares on some predictors with an intercept.
+
+    weights: of the adjusted R² of each set of predictors.
     """
-    x = np.column_stack([np.ones(len(predictors)), predictors])
-    estimates = []
-    for left_out in range(-1, group.max() + 1):
-        counted = group != left_out
-        y = responses.mean(axis=0)[counted]
-        residuals = y - x[counted] @ np.linalg.lstsq(x[counted], y)[0]
-        estimates.append(100 * (1 - residuals.var(ddof=x.shape[1]) / y.var(ddof=1)))
-    return np.array(estimates)
+    names = list(dict.fromkeys(chain.from_iterable(weights)))
+    x, of_seeds, clusters = difficulty(evidence, dataset, names)
+    x, y = np.column_stack([x, np.ones(len(x))]), of_seeds.mean(axis=0)
+
+    def estimate(counted: np.ndarray) -> float:
+        total = 0.0
+        for chosen, weight in weights.items():
+            table = x[counted][:, [-1, *map(names.index, chosen)]]
+            residuals = y[counted] - table @ np.linalg.lstsq(table, y[counted])[0]
+            share = 1 - residuals.var(ddof=table.shape[1]) / y[counted].var(ddof=1)
+            total += 100 * weight * share
+        return total
+
+    return over_documents(estimate, clusters, len(of_seeds))
 
 
 # --- Effects ---------------------------------------------------------------------------------
@@ -127,7 +122,7 @@ def explained(predictors: np.ndarray, responses: np.ndarray, group: np.ndarray) 
 def cohesion(evidence: Evidence) -> Effects:
     """AUC of AP on one data set less that on a more cohesive one, of other documents."""
     levels = {
-        name: crossed_known(auc(evidence, name, "AP"), evidence.clusters(name))
+        name: crossed_known(evidence.values(name, "AP", "AUC"), evidence.clusters(name))
         for name in labelled(evidence)
     }
     return {
@@ -147,12 +142,10 @@ def together(evidence: Evidence) -> Effects:
         shared = evidence.seeds_of(name, *STRUCTURED)
         for system in STRUCTURED:
             loss, links = (
-                evidence.values(name, system, metric, shared, EPOCHS, ("ranks", _centred_ranks))
+                evidence.values(name, system, metric, shared, EPOCHS)
                 for metric in ("dev_loss", "dev_AUC")
             )
-            with np.errstate(invalid="ignore"):  # a constant curve has no ranks: NaN
-                norms = np.sqrt((loss * loss).sum(axis=1) * (links * links).sum(axis=1))
-                correlations.append(-(loss * links).sum(axis=1) / norms)
+            correlations.append(-rank_correlations(loss, links))
         effects[name] = over_seeds(np.mean(correlations, axis=0))
     return effects
 
@@ -177,16 +170,6 @@ def less_on_organic(evidence: Evidence) -> Effects:
     return differences or NO_ORGANIC
 
 
-def difficulty(
-    evidence: Evidence, dataset: str, names: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the scored documents predictors (documents, names), AUC of AP by seed, and clusters."""
-    y = auc(evidence, dataset, "AP")
-    scored = ~np.isnan(y).any(axis=0)
-    x = np.column_stack([evidence.values(dataset, DOCUMENTS, name)[0] for name in names])
-    return x[scored], y[:, scored], evidence.clusters(dataset)[scored]
-
-
 def spread(evidence: Evidence) -> Effects:
     """Slopes of AP's AUC on the spread of images and of texts, the other held."""
     slopes = {}
@@ -199,12 +182,9 @@ def spread(evidence: Evidence) -> Effects:
 
 def image_above_text(evidence: Evidence) -> Effects:
     """R² of AP's AUC by the spread of images less that by the spread of texts."""
-    leads = {}
-    for name in (n for n in labelled(evidence) if n in SPREAD_SETS):
-        x, y, clusters = difficulty(evidence, name, SPREADS)
-        image, text = (explained(x[:, [i]], y, document_groups(clusters)) for i in (0, 1))
-        leads[name] = over_documents(image - text, len(y))
-    return leads
+    image, text = SPREADS
+    sets = [name for name in labelled(evidence) if name in SPREAD_SETS]
+    return {name: explained(evidence, name, {(image,): 1, (text,): -1}) for name in sets}
 
 
 def content_above_spread(evidence: Evidence) -> Effects:
@@ -214,11 +194,7 @@ def content_above_spread(evidence: Evidence) -> Effects:
         content = [m for m in evidence.metrics(name, DOCUMENTS) if " content " in m]
         if not content:
             return "no content of documents was recorded"
-        x, y, clusters = difficulty(evidence, name, (*SPREADS, *content))
-        spread_alone, with_content = (
-            explained(x[:, :end], y, document_groups(clusters)) for end in (2, None)
-        )
-        leads[name] = over_documents((with_content - spread_alone) - spread_alone, len(y))
+        leads[name] = explained(evidence, name, {(*SPREADS, *content): 1, SPREADS: -2})
     return leads or NO_ORGANIC
 
 

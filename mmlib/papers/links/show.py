@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from statistics import fmean
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,14 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from matplotlib.patches import Rectangle
 from PIL import Image
-from scipy.stats import spearmanr
 from statsmodels.regression.linear_model import OLS
 from statsmodels.tools.tools import add_constant
 
 from mmlib.core import plots
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.tables import Cells, beside, paper_tables, paper_values, table
-from mmlib.papers.links.claims import SPREADS, auc, labelled, same_as
+from mmlib.papers.links import claims
+from mmlib.papers.links.claims import SPREADS, labelled, rank_correlations, same_as
 from mmlib.papers.links.data.documents import UNLABELLED, Corpus, Document
 from mmlib.papers.links.method import METRICS, best_matching, link_metrics
 from mmlib.papers.links.run import (
@@ -87,12 +86,6 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return rows.rename(lambda name: name + marks[name])
 
 
-def predictors(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """What may make a test document hard (Section 4.1): its spread and its content."""
-    names = evidence.metrics(dataset, DOCUMENTS)
-    return pd.DataFrame({name: evidence.values(dataset, DOCUMENTS, name)[0] for name in names})
-
-
 def difficulty(evidence: Evidence, datasets: Sequence[str]) -> pd.DataFrame:
     """The paper's regressions of AP's per-document AUC: a row a corpus and set of predictors.
 
@@ -102,15 +95,13 @@ def difficulty(evidence: Evidence, datasets: Sequence[str]) -> pd.DataFrame:
     rows = {}
     paper = paper_values(PAPER, "text_regression").set_axis(["spread", "spread + content"], axis=1)
     for dataset in datasets:
-        predicting = predictors(evidence, dataset)
-        content = [name for name in predicting if name not in SPREADS]
-        y = auc(evidence, dataset, "AP").mean(axis=0)
-        scored = ~np.isnan(y)
-        for name, chosen in (("spread", [*SPREADS]), ("spread + content", [*SPREADS, *content])):
-            x = add_constant(predicting.loc[scored, chosen].to_numpy())
-            if scored.sum() > x.shape[1]:
-                fitted = OLS(y[scored], x).fit()
-                slopes = fitted.params[1:] * x[:, 1:].std(axis=0, ddof=1)
+        every = evidence.metrics(dataset, DOCUMENTS)
+        content = [name for name in every if name not in SPREADS]
+        for name, chosen in (("spread", SPREADS), ("spread + content", (*SPREADS, *content))):
+            x, y, _ = claims.difficulty(evidence, dataset, chosen)
+            if len(x) > 1 + len(chosen):
+                fitted = OLS(y.mean(axis=0), add_constant(x)).fit()
+                slopes = fitted.params[1:] * x.std(axis=0, ddof=1)
                 rows[dataset, name] = {
                     "paper, R²": str(paper.T.get(papers_name(dataset), {}).get(name, "–")),
                     "R² in %": 100 * fitted.rsquared, "adjusted R²": 100 * fitted.rsquared_adj,
@@ -133,24 +124,22 @@ def agreement(evidence: Evidence) -> pd.DataFrame:
     "AP–AP, one seed": that of neighbouring seeds. "paper, DC–AP": of one training each.
     """
 
-    def rho(x: np.ndarray, y: np.ndarray) -> float:
-        return float(spearmanr(x, y, nan_policy="omit").statistic)
-
     rows = {}
     paper = paper_values(PAPER, "text_spearman").rho.rename(lambda row: row.split(" on ")[-1])
     for dataset in labelled(evidence):
-        dc, tk, ap = (auc(evidence, dataset, name) for name in ("DC", "TK+½k", "AP"))
-        row = {
-            "paper, DC–AP": paper.get(papers_name(dataset), np.nan),
-            "DC–TK+½k": rho(dc.mean(axis=0), tk.mean(axis=0)),
-            "DC–AP": rho(dc.mean(axis=0), ap.mean(axis=0)),
-            "DC–AP, one seed": fmean(map(rho, dc, ap)),
-            "TK+½k–AP": rho(tk.mean(axis=0), ap.mean(axis=0)),
-        }
+        systems = ("DC", "TK+½k", "AP")
+        of_seeds = [evidence.values(dataset, system, "AUC") for system in systems]
+        dc, tk, ap = (values[:, ~np.isnan(values[0])] for values in of_seeds)
+        means = [values.mean(axis=0, keepdims=True) for values in (dc, tk, ap, ap[::2], ap[1::2])]
+        pairs = {
+            "DC–TK+½k": means[:2], "DC–AP": means[:3:2], "DC–AP, one seed": (dc, ap),
+            "TK+½k–AP": means[1:3],
+        }  # fmt: skip
         if len(ap) > 1:
-            row["AP–AP, one seed"] = fmean(map(rho, ap, np.roll(ap, -1, axis=0)))
-            row["AP, two halves of the seeds"] = rho(ap[::2].mean(axis=0), ap[1::2].mean(axis=0))
-        rows[dataset] = row
+            pairs["AP–AP, one seed"] = ap, np.roll(ap, -1, axis=0)
+            pairs["AP, two halves of the seeds"] = means[3:]
+        rows[dataset] = {"paper, DC–AP": paper.get(papers_name(dataset), np.nan)}
+        rows[dataset] |= {name: rank_correlations(*pair).mean() for name, pair in pairs.items()}
     return pd.DataFrame.from_dict(rows, orient="index").round(2).astype(object).fillna("–")
 
 
@@ -275,13 +264,11 @@ def ranked(
     live: (data set, system) -> AUC of a training of this run, a diamond.
     """
     names = ("Random", "NoStruct", "Co-occurrence", SEES_LINKS, *STRUCTURED)
-    panels = {
-        dataset: (
-            {n: auc(evidence, dataset, n) for n in names if evidence.has(dataset, n, "AUC")},
-            evidence.clusters(dataset),
-        )
-        for dataset in datasets
-    }
+    panels = {}
+    for dataset in datasets:
+        shown = [name for name in names if evidence.has(dataset, name, "AUC")]
+        values = {name: evidence.values(dataset, name, "AUC") for name in shown}
+        panels[dataset] = values, evidence.clusters(dataset)
     live = evidence.comparable(live)
     figure = plots.overview(panels, SYSTEMS, "test AUC in %", live, chance=50)
     figure.suptitle("Who finds links in documents?", fontsize=11)
@@ -314,7 +301,7 @@ def auc_by_spread(
         1, len(datasets), figsize=(3.5 * len(datasets) + 1.5, 3.6), squeeze=False, sharey=True
     )
     for axis, dataset in zip(axes[0], datasets, strict=True):
-        spread = predictors(evidence, dataset)[SPREADS[0]].to_numpy()
+        spread = evidence.values(dataset, DOCUMENTS, SPREADS[0])[0]
         members = np.array_split(np.argsort(spread, kind="stable"), groups)
         x = [spread[group].mean() for group in members]
         for name, style, colour in (
@@ -324,7 +311,7 @@ def auc_by_spread(
         ):
             if not evidence.has(dataset, name, "AUC"):
                 continue
-            values = auc(evidence, dataset, name)  # (seeds, documents)
+            values = evidence.values(dataset, name, "AUC")  # (seeds, documents)
             means = np.stack([np.nanmean(values[:, group], axis=1) for group in members])
             axis.plot(x, means.mean(axis=1), style, color=colour, ms=4, label=name)
             axis.fill_between(x, means.min(axis=1), means.max(axis=1), color=colour, alpha=0.15)

@@ -66,7 +66,6 @@ def test_a_training_rises_above_chance_and_its_answer_is_the_models(arrays):
     values = answer.values["test"]
     assert values["RSUM"].mean() == pytest.approx(rsum, abs=0.5)
     assert answer.history == history
-    assert answer.seconds > 0
     damaged = {f"RSUM, {kind} {rate} %" for kind in ERRORS for rate in RATES}
     assert set(values) == {"rank", "RSUM", "RSUM, reranked", "in family"} | damaged
     assert set(values["in family"][:48]) <= {0, 50, 100}

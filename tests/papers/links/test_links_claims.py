@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from made_up_evidence import evidence_of
 from scipy.stats import spearmanr
@@ -11,7 +12,14 @@ from statsmodels.api import OLS, add_constant
 from mmlib.core.claims import SIGNS, assess
 from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
 from mmlib.papers.links import show
-from mmlib.papers.links.claims import CLAIMS, agreement_of_trainings, explained
+from mmlib.papers.links.claims import (
+    CLAIMS,
+    MOST_GROUPS,
+    SPREADS,
+    agreement_of_trainings,
+    difficulty,
+    explained,
+)
 from mmlib.papers.links.run import DOCUMENTS as DESCRIBED
 from mmlib.papers.links.run import STEP_TIME
 
@@ -186,14 +194,17 @@ def test_trainings_agree_as_spearman_has_it_and_documents_and_seeds_both_count(u
     assert alone.se**2 == pytest.approx(6 * np.var(left[:, 2]))
 
 
-def test_explained_variance_is_that_of_least_squares_without_each_group():
-    rng = np.random.default_rng(4)
-    x, group = rng.normal(size=(90, 5)), rng.integers(6, size=90)
-    y = 70 + x @ [3.0, 0, 0, -1, 0] + rng.normal(size=90)
-    for estimate, left_out in zip(explained(x, y[None], group), range(-1, 6), strict=True):
-        counted = group != left_out
-        fitted = OLS(y[counted], add_constant(x[counted])).fit()
-        assert estimate == pytest.approx(100 * fitted.rsquared_adj)
+def test_explained_variance_is_that_of_least_squares_without_each_group(usual):
+    names = ("image spread", "text spread", "image content 0")
+    x, y, clusters = difficulty(usual, "organic", names)
+    group, y = pd.factorize(clusters)[0] % MOST_GROUPS, y.mean(axis=0)
+    adjusted = [
+        100 * OLS(y[counted], add_constant(x[counted])).fit().rsquared_adj
+        for counted in (group != left_out for left_out in range(-1, group.max() + 1))
+    ]
+    found = explained(usual, "organic", {names: 1})
+    assert found.effect == pytest.approx(adjusted[0])
+    assert found.se**2 == pytest.approx(group.max() * np.var(adjusted[1:]))
 
 
 def test_what_content_adds_is_held_against_spread_alone(usual):
@@ -202,9 +213,6 @@ def test_what_content_adds_is_held_against_spread_alone(usual):
     spread, both = (table["organic", n] for n in ("spread", "spread + content"))
     assert added.effect == pytest.approx(both - 2 * spread, abs=0.2)  # the table is rounded
     lead = verdict("C9b", usual).parts["story"]
-    x, y = show.predictors(usual, "story"), usual.values("story", "AP", "AUC").mean(axis=0)
-    image, text = (
-        OLS(y, add_constant(x[name].to_numpy()), missing="drop").fit().rsquared_adj
-        for name in ("image spread", "text spread")
-    )
+    x, y, _ = difficulty(usual, "story", SPREADS)
+    image, text = (OLS(y.mean(axis=0), add_constant(side)).fit().rsquared_adj for side in x.T)
     assert lead.effect == pytest.approx(100 * (image - text))

@@ -129,10 +129,10 @@ def with_value(value):
 @pytest.mark.parametrize(
     ("features", "message"),
     [
-        *((with_value(value), "row 4 holds NaN or infinity") for value in (np.nan, -np.inf)),
-        *((np.ones(shape), "shape .* needs 2-D floats") for shape in (6, (6, 2, 2))),
-        (np.ones((6, 3), dtype=int), "shape .* needs 2-D floats"),
-        (np.array([[{"a": 1}]], dtype=object), r"not a plain \.npy array"),  # is never unpickled
+        *((with_value(value), "row 4 is not finite") for value in (np.nan, -np.inf)),
+        (np.ones((6, 2, 2)), "shape .* needs 2-D floats"),
+        *((array, "holds .*, not floats") for array in (np.ones(6), np.ones((6, 3), dtype=int))),
+        (np.array([[{"a": 1}]], dtype=object), r"not a readable \.npy array"),  # never unpickled
     ],
 )
 def test_refused_features(folder, features, message):

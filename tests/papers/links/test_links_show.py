@@ -81,7 +81,7 @@ def test_a_dot_is_the_mean_of_documents_of_similar_spread():
     drawn = show.auc_by_spread(evidence, ["story"], {"this one": (0.5, 70.0)}, groups=3)
     lines = {line.get_label(): line for line in drawn.axes[0].lines}
     assert {*lines} == {"AP", "NoStruct", "chance", "this one"}
-    spread = show.predictors(evidence, "story")["image spread"].to_numpy()
+    spread = evidence.values("story", "Documents", "image spread")[0]
     alike = np.argsort(spread)[:4]  # of twelve documents
     assert lines["AP"].get_xdata()[0] == pytest.approx(spread[alike].mean())
     values = evidence.values("story", "AP", "AUC")[:, alike]

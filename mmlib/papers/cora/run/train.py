@@ -1,6 +1,5 @@
 """One training of paper 03 and what is measured of it: the work of one job."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -127,7 +126,6 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     "RSUM, reranked" (eq. 14). Diagnostics are "RSUM, edge 30 %" and so on, of parse errors
     (Section 9).
     """
-    started = time.process_time()
     system, test, val = System(**job.system), arrays.splits["test"], arrays.splits["val"]
     texts, members, dev = texts_of(system, arrays), [], []
     for number in range(system.members):
@@ -170,4 +168,4 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         for name in (name for name in test.texts if name[-1].isdigit()):
             ranks = _ranks(encode(model, test, test.texts[name], run.device))
             values[f"RSUM, {name} %"] = per_item(ranks)["RSUM"]
-    return Answer({"test": values}, first_history, time.process_time() - started)
+    return Answer({"test": values}, first_history)

@@ -1,6 +1,5 @@
 """One judge: its training, what it says of pairs, and the jobs that score test pairs."""
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -194,7 +193,6 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
 
     The weights are handed over to `trained`.
     """
-    began = time.process_time()
     model, history = train(job, arrays, run)
     handed_over(train, job, arrays, run, model.state_dict)
     margins = calibrated(model, arrays, images_of(Judge(**job.system), arrays), run.device)
@@ -202,17 +200,16 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         test: {name: rounded(margin) for name, margin in margins(pairs).items()}
         for test, pairs in arrays.tests.items()
     }
-    return Answer(values, history, time.process_time() - began)
+    return Answer(values, history)
 
 
 def score_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Score every test pair without a network; values as of `train_and_score`."""
-    began, name, seed = time.process_time(), job.system["baseline"], max(job.seed, 0)
-    values = {
+    name, seed = job.system["baseline"], max(job.seed, 0)
+    return Answer({
         test: {"margin": rounded(100 * baseline_margin(arrays, name, pairs.given, seed)) / 100}
         for test, pairs in arrays.tests.items()
-    }
-    return Answer(values, seconds=time.process_time() - began)
+    })  # fmt: skip
 
 
 def describe_pairs(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:

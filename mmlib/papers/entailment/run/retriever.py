@@ -4,7 +4,6 @@ Stage A trains a retriever plainly and stops early, anew for every seed. Stage B
 in one of the ways that are compared (`systems.Variant`).
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -211,7 +210,7 @@ def train_and_measure(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     Where the judge is asked, also E@10 and E@30 by it, of the first `GRADED` images, NaN for
     others; an image's own captions count without asking.
     """
-    began, variant = time.process_time(), Variant(**job.system)
+    variant = Variant(**job.system)
     stage = stage_a if variant.use == "start" else stage_b
     model, history = stage(job, arrays, run)
     if variant.use == "start":
@@ -229,7 +228,7 @@ def train_and_measure(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         for k in (10, TOP):
             values[f"E@{k}, judge"] = np.full(len(test), np.nan)
             values[f"E@{k}, judge"][:few] = np.round(100 * right[:, :k].mean(axis=1), 2)
-    return Answer({"test": values}, history, time.process_time() - began)
+    return Answer({"test": values}, history)
 
 
 def mine(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
@@ -239,8 +238,7 @@ def mine(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     "true" foreign captions at all, "candidates, true", "mined, true", and, of as many candidates as
     were mined but the best ones by a baseline, "overlap, true" and so on.
     """
-    began, split = time.process_time(), arrays.splits["train"]
-    pairs, margin = mined(job, arrays, run)
+    split, (pairs, margin) = arrays.splits["train"], mined(job, arrays, run)
     n, image, given = len(split), pairs[:, 0], arrays.pairs("train", pairs).given
     chosen = {"candidates": np.ones(len(pairs)), "mined": (margin >= 0).astype(float)}
     values = {name: np.bincount(image, share, n) for name, share in chosen.items()}
@@ -253,8 +251,7 @@ def mine(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         for name, share in chosen.items():
             values[f"{name}, true"] = np.bincount(image, share * truth, n)
         values["true"] = split.fits.sum(axis=1) - np.bincount(split.image_of, minlength=n)
-    counts = {name: column.astype(float) for name, column in values.items()}
-    return Answer({"mined": counts}, seconds=time.process_time() - began)
+    return Answer({"mined": {name: column.astype(float) for name, column in values.items()}})
 
 
 def rank_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
@@ -264,7 +261,7 @@ def rank_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     that judges start from; "truth", an oracle that puts true texts first, rare ones ahead. Raises
     ValueError for another one.
     """
-    began, name, split = time.process_time(), job.system["baseline"], arrays.splits["test"]
+    name, split = job.system["baseline"], arrays.splits["test"]
     rng, size = np.random.default_rng([7, max(job.seed, 0)]), (len(split), len(split.texts))
     scores = rng.random(size, dtype=np.float32)
     if name == "shortest":
@@ -275,5 +272,4 @@ def rank_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         scores = split.fits * (1 + rarity(split.fits)) + 1e-3 * scores
     elif name != "random":
         raise ValueError(f"no baseline {name!r} here")
-    values = measured(scores, scores, split, arrays.people)
-    return Answer({"test": values}, seconds=time.process_time() - began)
+    return Answer({"test": measured(scores, scores, split, arrays.people)})

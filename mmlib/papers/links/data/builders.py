@@ -1,6 +1,6 @@
 """Documents with known links, built from any captioned image collection.
 
-Every builder takes one CaptionedImages per split and a seed, uses a split's images for that split
+Every builder takes one CaptionedImages per split, uses a split's images for that split
 only, shuffles images and sentences independently before the links are written down (on the
 sentence side), and ends with `check_leaks`. Documents come in rounds whose members share no source
 image, so that in-batch negatives drawn inside a round are clean. In val and test, documents of
@@ -103,7 +103,7 @@ class Draft:
 
 def assemble(
     kind: str, photos: Splits, drafts: Callable[..., Iterator[Draft]],
-    n_docs: Counts | None = None, seed: int = 0, every: bool = False, streams: int = 2,
+    n_docs: Counts | None = None, every: bool = False, streams: int = 2,
 ) -> Corpus:  # fmt: skip
     """The corpus of as many drafts a split as asked for, else of those of round 0, or of every one.
 
@@ -114,7 +114,7 @@ def assemble(
     """
     documents, dropped = {split: list[Document]() for split in SPLITS}, 0
     for position, split in enumerate(SPLITS):
-        *others, shuffling = np.random.default_rng((seed, position)).spawn(streams + 1)
+        *others, shuffling = np.random.default_rng((0, position)).spawn(streams + 1)
         wanted, made, ids = (n_docs or {}).get(split), 0, photos[split].ids
         for draft in drafts(split, *others):
             if made == wanted or (wanted is None and draft.round and not every):
@@ -193,9 +193,7 @@ def image_vectors(images: CaptionedImages) -> np.ndarray:
 # --- Random images, and images that look alike -----------------------------------------------
 
 
-def random_documents(
-    kind: str, photos: Splits, n_docs: Counts | None = None, seed: int = 0
-) -> Corpus:
+def random_documents(kind: str, photos: Splits, n_docs: Counts | None = None) -> Corpus:
     """5 linked pairs of random images, and as many distractors as the kind has.
 
     kind: "coco", the MSCOCO role, 10 x 10, density 5 %; or "mixed5", the control for `cohesive`,
@@ -222,10 +220,10 @@ def random_documents(
                     written = captions.draw(writers, rows[:shown], len(writers))
                     yield Draft(turn, number, rows[:shown], written, len(writers))
 
-    return assemble(kind, photos, drafts, n_docs, seed)
+    return assemble(kind, photos, drafts, n_docs)
 
 
-def cohesive(photos: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
+def cohesive(photos: Splits, n_docs: Counts | None = None) -> Corpus:
     """The Story-DII role: 5 images that look alike and a caption of each; 5 x 5, density 20 %.
 
     A group is a random unused image with its nearest unused neighbours, by the cosine of image
@@ -239,7 +237,7 @@ def cohesive(photos: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
     raw = {split: image_vectors(photos[split]) for split in SPLITS}
     centre = raw["train"].mean(axis=0)
     vectors = {split: normalize(features - centre) for split, features in raw.items()}
-    sample = np.random.default_rng(seed).permutation(len(vectors["train"]))[:1000]
+    sample = np.random.default_rng(0).permutation(len(vectors["train"]))[:1000]
     cosines = vectors["train"][sample] @ vectors["train"].T
     cosines[np.arange(len(sample)), sample] = -1
     ceiling = float(np.quantile(cosines.max(axis=1), NEAR_DUPLICATE))
@@ -258,7 +256,7 @@ def cohesive(photos: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
                 cluster = 0 if split == "train" else number
                 yield Draft(turn, cluster, rows, captions.draw(rows, rows, GROUP), GROUP)
 
-    return assemble("cohesive", photos, drafts, n_docs, seed)
+    return assemble("cohesive", photos, drafts, n_docs)
 
 
 def _similar_groups(
@@ -308,9 +306,7 @@ def _products(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:
 # --- Similar images among the captions of others ---------------------------------------------
 
 
-def stress(
-    similar: Corpus, photos: Splits, captions: int = 45, per_source: int = 1, seed: int = 0
-) -> Corpus:
+def stress(similar: Corpus, photos: Splits, captions: int = 45, per_source: int = 1) -> Corpus:
     """The DII-Stress role: each `cohesive` document with 45 more captions; 50 x 5, density 2 %.
 
     Groups lie in super-blocks, the clusters: one group is the document, the images of the others
@@ -324,17 +320,16 @@ def stress(
         written = list(zip(document.sentences, writers, strict=True))
         return written, len(written) + captions
 
-    return _among_others("stress", similar, photos, captions, per_source, seed, write)
+    return _among_others("stress", similar, photos, captions, per_source, write)
 
 
 def unlabelled_articles(
-    similar: Corpus, photos: Splits, sentences: tuple[int, int] = (30, 90), per_source: int = 3,
-    seed: int = 0,
-) -> Corpus:  # fmt: skip
+    similar: Corpus, photos: Splits, sentences: tuple[int, int] = (30, 90)
+) -> Corpus:
     """The WIKI role: 5 similar images and 30 to 90 sentences, links unknown.
 
     Each image has 0 to 5 of its captions in the document; the rest are captions of images of other
-    groups, `per_source` each. The corpus has the sealed key of its test documents, only for
+    groups, three each. The corpus has the sealed key of its test documents, only for
     judging what was read out. Raises ValueError when a split has too few groups or a leak is found.
     """
 
@@ -344,7 +339,7 @@ def unlabelled_articles(
         writers = np.repeat(rows, choosing.integers(0, 6, len(rows)))
         return captions.draw(writers, rows, total), total
 
-    corpus = _among_others("unlabelled", similar, photos, sentences[1], per_source, seed, write)
+    corpus = _among_others("unlabelled", similar, photos, sentences[1], 3, write)
     train, val, test = (
         tuple(replace(document, links=None, sources=()) for document in corpus.split(split))
         for split in SPLITS
@@ -357,7 +352,7 @@ Linked = tuple[list[Sentence], int]  # the linked sentences, and how many there 
 
 
 def _among_others(
-    kind: str, similar: Corpus, photos: Splits, most: int, per_source: int, seed: int,
+    kind: str, similar: Corpus, photos: Splits, most: int, per_source: int,
     write: Callable[[Document, CaptionSource, Rng], Linked],
 ) -> Corpus:  # fmt: skip
     """The images of each `similar` document with captions of images of its block's others.
@@ -405,4 +400,4 @@ def _among_others(
                 turn = document.round * 2 * size + position
                 yield Draft(turn, cluster, rows, written, total, same)
 
-    return assemble(kind, photos, drafts, seed=seed, every=True)
+    return assemble(kind, photos, drafts, every=True)

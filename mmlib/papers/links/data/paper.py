@@ -18,7 +18,7 @@ import numpy as np
 from mmlib.core.errors import DataError
 from mmlib.core.files import listed
 from mmlib.core.paths import data_dir
-from mmlib.features.store import fault
+from mmlib.features.store import fault, open_array
 from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Document
 
 # The names of the authors' data sets here; other folders keep theirs.
@@ -71,7 +71,10 @@ def read_corpus(folder: Path) -> Corpus:
     Raises FileNotFoundError or ValueError, naming the file, the document and the mend.
     """
     with _file(folder, "features.npy") as path:
-        features = _read_features(path)
+        features = open_array(path)
+        _need(features.ndim == 2, f"shape {features.shape}; needs 2-D floats (images, width)")
+        row, problem = fault(features) or (-1, "")
+        _need(row < 0, f"row {row} is {problem}; extract that image again")
     with _file(folder, "id2row.json") as path:
         row_of = _read_json(path)
         _need(isinstance(row_of, dict), "must be an object that maps image ids to rows")
@@ -108,7 +111,8 @@ def read_corpus(folder: Path) -> Corpus:
         problem = f"{path}: left out documents without images or sentences: {counts}"
         warnings.warn(problem, stacklevel=2)
     train, val, test = (tuple(documents[split]) for split in SPLITS)
-    return Corpus(Path(folder).resolve().name, train, val, test, features, row_of)
+    vectors = np.array(features, np.float32)
+    return Corpus(Path(folder).resolve().name, train, val, test, vectors, row_of)
 
 
 @contextmanager
@@ -119,6 +123,8 @@ def _file(folder: Path, name: str) -> Iterator[Path]:
         raise FileNotFoundError(f"{path}: missing; {needed}")
     try:
         yield path
+    except DataError:  # which names the file
+        raise
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -133,20 +139,6 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"not valid JSON ({error}); write it again") from None
-
-
-def _read_features(path: Path) -> np.ndarray:
-    try:
-        features = np.lib.format.open_memmap(path, mode="r")
-    except Exception:  # the header is text that numpy reads as Python: any may come
-        raise ValueError("not a plain .npy array; save it again with numpy.save") from None
-    floats = features.ndim == 2 and np.issubdtype(features.dtype, np.floating)
-    _need(floats, f"shape {features.shape}, {features.dtype}; needs 2-D floats (images, width)")
-    row, problem = fault(features) or (-1, "")
-    finite = np.isfinite(features[row : row + 1]).all()
-    problem = f"is {problem}" if finite else "holds NaN or infinity"
-    _need(row < 0, f"row {row} {problem}; extract that image again")
-    return np.array(features, np.float32)
 
 
 def _read_document(item: list, row_of: Mapping) -> Document:

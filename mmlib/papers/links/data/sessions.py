@@ -42,7 +42,7 @@ def photo_number(image: str) -> int:
 
 
 def sessions(
-    numbers: Sequence[int], pictures: np.ndarray, texts: np.ndarray | csr_matrix, seed: int = 0
+    numbers: Sequence[int], pictures: np.ndarray, texts: np.ndarray | csr_matrix
 ) -> list[np.ndarray]:
     """Groups of 2 to 6 rows that were most likely taken on one occasion, each in order of id.
 
@@ -53,7 +53,7 @@ def sessions(
     """
     ids = np.asarray(numbers, dtype=np.int64)
     size = len(ids)
-    a, b = np.random.default_rng(seed).integers(0, size, (2, 20_000))
+    a, b = np.random.default_rng(0).integers(0, size, (2, 20_000))
     a, b = a[a != b], b[a != b]
     limits = [np.quantile(_cosines(v, a, b), ALIKE) for v in (pictures, texts)]
     order = np.argsort(ids, kind="stable")
@@ -79,7 +79,7 @@ def _cosines(unit: np.ndarray | csr_matrix, a: np.ndarray, b: np.ndarray) -> np.
     return np.asarray(unit[a].multiply(unit[b]).sum(axis=1)).ravel()
 
 
-def by_session(splits: Splits, seed: int = 0) -> tuple[Splits, dict[str, list[np.ndarray]]]:
+def by_session(splits: Splits) -> tuple[Splits, dict[str, list[np.ndarray]]]:
     """All images dealt out anew, a session whole into one split, and the sessions' rows there.
 
     Val and test hold nothing but sessions; training holds the other sessions and every image that
@@ -97,8 +97,8 @@ def by_session(splits: Splits, seed: int = 0) -> tuple[Splits, dict[str, list[np
     captions = [" ".join(splits[s].captions[r]) for s, r in origins]
     pictures = normalize((vectors - vectors.mean(axis=0)).astype(np.float64))
     texts = TfidfVectorizer(sublinear_tf=True, stop_words="english").fit_transform(captions)
-    groups = sessions([photo_number(splits[s].ids[r]) for s, r in origins], pictures, texts, seed)
-    order = np.random.default_rng(seed).permutation(len(groups))
+    groups = sessions([photo_number(splits[s].ids[r]) for s, r in origins], pictures, texts)
+    order = np.random.default_rng(0).permutation(len(groups))
     val, test = (round(SHARES[split] * len(groups)) for split in ("val", "test"))
     numbers = {"val": order[:val], "test": order[val : val + test], "train": order[val + test :]}
     rows = {s: [int(r) for number in numbers[s] for r in groups[number]] for s in SHARES}
@@ -125,7 +125,7 @@ def by_session(splits: Splits, seed: int = 0) -> tuple[Splits, dict[str, list[np
     return {split: gathered(split) for split in SPLITS}, sessions_of
 
 
-def organic(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
+def organic(splits: Splits, n_docs: Counts | None = None) -> Corpus:
     """Upload sessions of 2 to 6 photos with 0 to 3 captions each: n and m vary, links are uneven.
 
     Val and test hold sessions only, the clusters, in three rounds of other captions. A training
@@ -136,7 +136,7 @@ def organic(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corp
     """
     from sklearn.preprocessing import normalize
 
-    dealt, grouped = by_session(splits, seed)
+    dealt, grouped = by_session(splits)
     sizes = np.array([len(rows) for groups in grouped.values() for rows in groups])
 
     def drafts(split: str, grouping: Rng, choosing: Rng) -> Iterator[Draft]:
@@ -161,4 +161,4 @@ def organic(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corp
                 writers = np.repeat(rows, times)
                 yield Draft(turn, cluster, rows, captions.draw(writers, rows, len(writers)), 2)
 
-    return assemble("organic", dealt, drafts, n_docs, seed)
+    return assemble("organic", dealt, drafts, n_docs)

@@ -57,7 +57,7 @@ def picture_scenes(documents: Written, workers: int = 1) -> dict[str, WorldImage
     return pictures
 
 
-def from_world(kind: str, documents: Written, pictures: Splits, seed: int = 0) -> Corpus:
+def from_world(kind: str, documents: Written, pictures: Splits) -> Corpus:
     """A corpus of documents written over world scenes, each its own cluster, all in round 0.
 
     kind: "story", "organic": the corpus's name. pictures: from `picture_scenes`, for these
@@ -76,4 +76,4 @@ def from_world(kind: str, documents: Written, pictures: Splits, seed: int = 0) -
             least = len(written) + (distinct < len(written))  # left out where two say the same
             yield Draft(0, number, shown, written, least, links=document.links)
 
-    return assemble(kind, pictures, drafts, seed=seed, streams=0)
+    return assemble(kind, pictures, drafts, streams=0)
