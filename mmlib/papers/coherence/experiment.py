@@ -2,21 +2,17 @@
 
 from mmlib.core.experiment import Experiment
 from mmlib.core.paths import table_beside
-from mmlib.papers.coherence import show
-from mmlib.papers.coherence.claims import ALL_CLAIMS
-from mmlib.papers.coherence.data import load_study
-from mmlib.papers.coherence.data.pairs import COLLECTIONS
-from mmlib.papers.coherence.run import PAPER, budget, load_arrays, stages, systems
+from mmlib.papers.coherence import claims, data, run, show
 
 EXPERIMENT = Experiment(
-    paper=PAPER,
-    datasets=lambda tier: COLLECTIONS.get(tier, ()),
-    load_study=load_study,
-    load_arrays=load_arrays,
-    budget=budget,
-    systems=systems,
-    stages=stages,
-    claims=ALL_CLAIMS,
+    paper=run.PAPER,
+    datasets=lambda tier: data.COLLECTIONS.get(tier, ()),
+    load_study=data.load_study,
+    load_arrays=run.load_arrays,
+    budget=run.budget,
+    systems=run.systems,
+    stages=run.stages,
+    claims=claims.ALL_CLAIMS,
     tables=show.tables,
     figures=show.figures,
     **table_beside(__file__),

@@ -18,6 +18,7 @@ from matplotlib.patches import Rectangle
 from mmlib.core import plots
 from mmlib.core.effects import Effect
 from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.paths import table_beside
 from mmlib.core.records import RelatedPairs
 from mmlib.core.tables import Cells, Term, paper_values, table
 from mmlib.papers.coherence import method, run
@@ -41,16 +42,8 @@ FUSED = {
 CITES = (collections.CITE_LIKE, "cite", "cite++")  # beside them stand the figures of CITE++
 # λ_cls -> the system that learns all relations with it
 WEIGHTS = dict(sorted((system.lambda_cls, system.system) for system in (run.CMCM, *run.SWEPT)))
-# What learning the relations is worth in each kind of data: tier, collection, system.
-WORTH = {
-    "1,000 made-up pairs, λ = .4": ("controlled", collections.HELPFUL, WEIGHTS[0.4]),
-    "1,000 made-up pairs, λ = .1": ("controlled", collections.HELPFUL, CMCM),
-    "4,000 made-up pairs, λ = .4": ("controlled", collections.MANY, WEIGHTS[0.4]),
-    "300 made-up pairs, λ = .4": ("controlled", collections.FEW, WEIGHTS[0.4]),
-    "picture world, captions": ("world", collections.CLUE_LIKE, CMCM),
-    "picture world, recipe steps": ("world", collections.CITE_LIKE, CMCM),
-    "photographs": ("flickr8k", "flickr8k", CMCM),
-}
+_TABLE = table_beside(__file__)
+WORTH: dict[str, tuple[str, str, str]] = _TABLE["worth"]  # kind of data -> tier, collection, system
 
 # --- Tables --------------------------------------------------------------------------------------
 
@@ -184,12 +177,8 @@ def table7(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 def refinement(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """What θ̄ gains over θ, in log2 ranks: under both T, as dev chose; and ranking by η alone."""
-    ways = {
-        "T 0.05 (code)": REFINED, "T 0.1 (paper)": f"{REFINED}, T {run.OTHER_THRESHOLD}",
-        "λ and T as dev chose": f"{REFINED} as dev chose", "η alone": "rank by confidence",
-    }  # fmt: skip
     return table(
-        evidence.systems(dataset), ways,
+        evidence.systems(dataset), _TABLE["refinement"],
         lambda name, metric: gain(evidence, dataset, (name, metric), (name, "rank")).told(3),
     )  # fmt: skip
 
@@ -205,13 +194,7 @@ def _by_relation(evidence: Evidence, dataset: str, columns: Mapping[Any, Term]) 
 
 def predicted(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Table 8 beside ours: average precision of each relation, and where it comes from."""
-    ours = _by_relation(evidence, dataset, {
-        "chance": (PAIRS, "rate"), "words": (PAIRS, "AP of words"),
-        "pictures": (PAIRS, "AP of pictures"), "CMCM": (CMCM, "AP"),
-        "its text part": (CMCM, "AP, text part"),
-        "its image part": (CMCM, "AP, image part"),
-        "alignment": (CMCM, "alignment"),
-    })  # fmt: skip
+    ours = _by_relation(evidence, dataset, _TABLE["predicted"])
     if dataset not in CITES:
         printed = paper_values("coherence", "table8").loc[CMCM]
         ours.insert(0, "CMCM, paper", printed.reindex(ours.index))

@@ -29,20 +29,12 @@ CORA, TWO_STEP, JOINT, SEQUENCE, BAG, VSE, AUTHORS = (row.system for row in (
     systems.AUTHORS,
 ))  # fmt: skip
 _TABLE = table_beside(__file__)
-OUR_NAMES, NAMES_IN, FIELDS = _TABLE["names"], _TABLE["names_in"], _TABLE["fields"]
-MAIN, COLLECTIONS = _TABLE["main"], _TABLE["collections"]
+OUR_NAMES, NAMES_IN, FIELDS, MAIN, COLLECTIONS, SHORT, BOUND, BERTS = (_TABLE[name] for name in (
+    "names", "names_in", "fields", "main", "collections", "short", "stalled", "with BERT",
+))  # fmt: skip
 COLOURS = dict(zip((*COMPARED, JOINT), (*plots.COLOURS[:5], plots.COLOURS[6]), strict=True))
 ON_DEV = "dev_RSUM", "RSUM on dev"
-BERTS = {"CORA (BERT)": "CORA, BERT, prompts"}  # Table 1's and 2's with a BERT -> our collection's
 CHANCE = 100 / FAMILY
-BOUND = (CORA, JOINT, SEQUENCE, BAG)  # whose stalled trainings are counted in a table
-SHORT = {
-    SEQUENCE: "Sequence",
-    TWO_STEP: "Two steps, caption losses",
-    systems.OURS.system: "Two steps + skips",
-    AUTHORS: "CORA, authors' code",
-    "Oracle of the graph": "Ideal reader",
-}
 IDEAL = {systems.IDEAL_BAG["system"]: "|", systems.ORACLES[-1]["system"]: "*"}  # marks of readers
 MARKS = "osD^vP"  # of systems or collections, which colour alone should not tell apart
 

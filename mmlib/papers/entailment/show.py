@@ -15,6 +15,7 @@ from PIL import Image
 from mmlib.core import plots
 from mmlib.core.effects import over_seeds
 from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.paths import table_beside
 from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_values, table
 from mmlib.papers.entailment.claims import VOCABULARY, labels_and_weights, main_test, relevance
 from mmlib.papers.entailment.data.controlled import SHOWN, Collection
@@ -24,32 +25,10 @@ from mmlib.papers.entailment.method.revision import Revision
 from mmlib.papers.entailment.run import systems
 from mmlib.papers.entailment.run.systems import FAMILIES, PAIRS, PAPER, REFERENCE, name_of
 
-PRINTED = {  # our row of Table 3 -> the paper's
-    "Only TE": "Only TE", "Only VE": "Only VE", "Single stream": "OFA", "Full": "Ours",
-    "w/o image masking": "w/o Image Masking", "w/o VE data": "w/o VE Data",
-    "w/o TE data": "w/o TE Data", "w/o BERT": "w/o BERT",
-}  # fmt: skip
-TESTS = ("candidates", "edits", "crowd", "SICK triples", "SNLI-VE")
-RETRIEVAL = ("RSUM", "mAP", "E@10", "E@30", "E@10, rarity", "mAP, people", "P@1, people",
-             "E@10, judge", "E@30, judge")  # fmt: skip
-BESIDE = ("table4_flickr30k", "table4_mscoco", "table5")
-RECALLS = ("TR@1", "TR@5", "TR@10", "IR@1", "IR@5", "IR@10")
-# What a change of any family is: how extra pairs are used, and which they are.
-SOURCES = {
-    "the judge's pairs": ("both", "miner"),
-    "a perfect judge of the same candidates": ("both", "candidates"),
-    "all true pairs": ("both", "all"),
-}  # fmt: skip
-LADDER = (
-    ("plain", ""), ("weak", "random"), ("both", "near misses"), ("exclusion", "miner"),
-    ("weak", "miner"), ("both", "miner"), ("both", "candidates"),
-    ("exclusion", "all"), ("weak", "all"), ("both", "all"),
-)  # fmt: skip
-PAIRS_OF = {"": "no extra pairs", "random": "random pairs", "near misses": "near misses",
-            "miner": "the judge's pairs", "candidates": "a perfect judge's",
-            "all": "all true pairs"}  # fmt: skip
-USES = {"plain": "no extra batches", "exclusion": "out of the negatives",
-        "weak": "weak positives", "both": "both uses"}  # fmt: skip
+_TABLE = table_beside(__file__)
+PRINTED, TESTS, RETRIEVAL, BESIDE, SOURCES, LADDER = (
+    _TABLE[name] for name in ("printed", "tests", "retrieval", "beside", "sources", "ladder")
+)
 CONTROLLED_LOSSES = {"dual": "CLIP-like", "triplet": "VSE-like"}
 
 # --- Tables --------------------------------------------------------------------------------------
@@ -154,7 +133,7 @@ def beside_paper(evidence: Evidence, dataset: str, number: str) -> pd.DataFrame:
         of_images = recalls(cells.values({(name, "hits"): 1}))[metric]
         return mean_and_deviation(of_images.mean(axis=1))
 
-    return beside(table(rows, [*RECALLS, *ours], cell), paper_values(PAPER, number))
+    return beside(table(rows, [*recalls(np.zeros(1)), *ours], cell), paper_values(PAPER, number))
 
 
 # --- Figures of the evidence ---------------------------------------------------------------------
@@ -234,10 +213,7 @@ def ladder(
     live: variant -> metric -> gain of a training of this run, a diamond.
     """
     series = {
-        title: {
-            f"{PAIRS_OF[pairs]}, {USES[use]}": _over_golden(family, use, pairs)
-            for use, pairs in LADDER
-        }
+        title: {row: _over_golden(family, *way) for row, way in LADDER.items()}
         for family, title in FAMILIES.items()
     }
     return gains(evidence, series, (*relevance(evidence, dataset), "RSUM"), live)
@@ -271,9 +247,9 @@ def dials(evidence: Evidence, dataset: str, metric: str = "mAP") -> Figure:
             f"all true pairs, {captions} captions": (name + ending, reference + ending)
             for captions, ending in endings.items()
         }
-        for label, name in {USES["exclusion"]: excluded, USES["both"]: true}.items()
+        for label, name in {"out of the negatives": excluded, "both uses": true}.items()
     }
-    both = series[USES["both"]]
+    both = series["both uses"]
     endings = {f", λ = {Revision().ratio:g}, shared": ""}
     endings |= {s[len(true) :]: s[len(true) :] for s in evidence.systems(dataset)
                 if s.startswith(f"{true}, λ")}  # fmt: skip

@@ -62,10 +62,7 @@ BUDGETS = {
     tier: {dataset: Settings(**row) for dataset, row in budgets.items()}
     for tier, budgets in _TABLES["budgets"].items()
 }
-# Where dev prefers the hardest negative (after a start on averaged ones); elsewhere averaged ones.
-HARD_NEGATIVES = {"world": ("story", "organic"), "flickr8k": ("cohesive",)}
-# Where the variants are trained: on documents where a step is cheap.
-VARIANT_SETS = {"world": ("story", "organic"), "flickr8k": ("cohesive", "organic")}
+HARD_NEGATIVES, VARIANT_SETS = _TABLES["hard_negatives"], _TABLES["variant_sets"]  # by tier
 
 
 def datasets(tier: str) -> tuple[str, ...]:

@@ -31,7 +31,6 @@ THINGS = ("ball", "bell", "boat", "book", "cake", "coin", "drum", "fish", "hat",
           "tree")  # fmt: skip
 SHOWN, REGIONS, WIDTH = 4, 6, 24  # things and regions of a picture, and numbers of a region
 COUNTS = {"train": 600, "test": 300, "judge": 400}  # pictures; those of a judge are labelled
-NAMED = (1, 2, 3, 4)  # the dial: how many of a picture's things its caption names
 NOISE = 1.0  # deviation of what is added to each region, beside things with deviation 1
 PHASE, SPACE = Phase(epochs=10, batch=64, rate=5e-3), 32
 LEARNT = 300  # labelled pictures that a judge learns from; the others set its threshold

@@ -28,7 +28,6 @@ FAMILIES: dict[Family, str] = {"dual": "CLIP-like", "triplet": "VSE-like", "alig
 PAPER_RETRIEVERS = {"dual": "CLIP", "triplet": "UNITER", "align": "ALBEF"}  # the paper's in place
 REFERENCE = "extra golden"
 FILLED = ", filled with weak pairs"  # and not with golden ones
-SHORTEST, ORACLE = "Shortest captions", "Oracle"
 BASELINES, RANKINGS = (
     tuple({"system": name, "baseline": baseline} for name, baseline in TABLE[group].items())
     for group in ("baselines", "rankings")
