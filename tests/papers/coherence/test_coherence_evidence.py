@@ -17,7 +17,7 @@ from mmlib.papers.coherence.data import pairs as collections
 from mmlib.papers.coherence.data.pairs import CITE, CLUE, FEW, HELPFUL, MANY, UNDECIDING
 from mmlib.papers.coherence.run import PAIRS
 
-effects = partial(effects_of, experiment.ALL_CLAIMS)
+effects = partial(effects_of, claims.ALL_CLAIMS)
 WORLD = "Clue-like", "CITE-like", collections.MAP[-1]
 
 
