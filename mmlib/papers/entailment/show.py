@@ -19,7 +19,7 @@ from mmlib.core.paths import table_beside
 from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_values, table
 from mmlib.papers.entailment.claims import VOCABULARY, labels_and_weights, main_test, relevance
 from mmlib.papers.entailment.data.controlled import SHOWN, Collection
-from mmlib.papers.entailment.method.classifier import mask_regions
+from mmlib.papers.entailment.method.classifier import Settings, mask_regions
 from mmlib.papers.entailment.method.metrics import METRICS, recalls
 from mmlib.papers.entailment.method.revision import Revision
 from mmlib.papers.entailment.run import systems
@@ -379,15 +379,13 @@ def attended(attention: np.ndarray, words: Sequence[str]) -> Figure:
 # --- Figures of the data -------------------------------------------------------------------------
 
 
-def masked_regions(
-    pictures: Sequence[Image.Image], attention: np.ndarray, ratio: float = 0.4
-) -> Figure:
+def masked_regions(pictures: Sequence[Image.Image], attention: np.ndarray) -> Figure:
     """Pictures, each with what the masking leaves of it on its right.
 
     attention (pictures, R): of a grid of √R x √R regions in rows from the top left.
     """
-    side, shown = round(attention.shape[1] ** 0.5), []
-    left = mask_regions(torch.ones(*attention.shape, 1), torch.as_tensor(attention), ratio)
+    side, shown, rows = round(attention.shape[1] ** 0.5), [], torch.as_tensor(attention)
+    left = mask_regions(torch.ones(*rows.shape, 1), rows, Settings.masking)
     for picture, visible in zip(pictures, left[..., 0].numpy(), strict=True):
         grid = Image.fromarray((255 * (1 - visible)).astype(np.uint8).reshape(side, side))
         hidden = grid.resize(picture.size, Image.Resampling.NEAREST)

@@ -151,16 +151,14 @@ def open_image(corpus: Corpus, image: str) -> Image.Image:
     return corpus.open_image(image) if corpus.open_image else Image.new("RGB", (8, 8), "grey")
 
 
-def document_graph(
-    corpus: Corpus, document: Document, scores: np.ndarray, title: str, edges: int = 5
-) -> Figure:
+def document_graph(corpus: Corpus, document: Document, scores: np.ndarray, title: str) -> Figure:
     """A labelled document as a bipartite graph, as in Fig. 4.
 
-    The best matching with `edges` edges of scores (n, m): a chosen pair stands in one column, the
+    The best matching with at most 5 edges of scores (n, m): a chosen pair stands in one column, the
     most confident first, its score below, joined by a thick line. Thin lines are the other pairs of
     these nodes, wider for a higher score. True links are green, others are purple and dashed.
     """
-    matching = best_matching(scores, min(edges, *scores.shape))
+    matching = best_matching(scores, min(5, *scores.shape))
     order = matching[np.argsort(-scores[matching[:, 0], matching[:, 1]], kind="stable")]
     block = scores[np.ix_(order[:, 0], order[:, 1])].clip(min=0)
     strength = (block - block.min()) / max(float(np.ptp(block)), 1e-9)

@@ -95,14 +95,14 @@ def test_golden_pairs_only_know_nothing_of_the_others(few, monkeypatch):
 
 def test_labelled_pairs_are_foreign_and_half_of_them_true(few):
     split = controlled.load(1).splits["judge"]
-    pairs = controlled.labelled_pairs(split, range(10), np.random.default_rng(0), each=2)
+    pairs = controlled.labelled_pairs(split, range(10), np.random.default_rng(0))
     assert len({tuple(pair) for pair in pairs}) == len(pairs)
     for picture in range(10):
         captions = pairs[pairs[:, 0] == picture, 1]
         assert picture not in captions
         true = split.fits[picture, captions]
-        assert true.sum() == min(2, split.fits[picture].sum() - 1)
-        assert (~true).sum() == 2
+        assert true.sum() == min(controlled.EACH, split.fits[picture].sum() - 1)
+        assert (~true).sum() == controlled.EACH
 
 
 def test_words_attend_to_what_is_like_them_and_the_worst_matched_counts():

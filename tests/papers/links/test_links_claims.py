@@ -11,15 +11,8 @@ from statsmodels.api import OLS, add_constant
 
 from mmlib.core.claims import SIGNS, assess
 from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
-from mmlib.papers.links import show
-from mmlib.papers.links.claims import (
-    CLAIMS,
-    MOST_GROUPS,
-    SPREADS,
-    agreement_of_trainings,
-    difficulty,
-    explained,
-)
+from mmlib.papers.links import claims, show
+from mmlib.papers.links.claims import CLAIMS, SPREADS, agreement_of_trainings, difficulty
 from mmlib.papers.links.run import DOCUMENTS as DESCRIBED
 from mmlib.papers.links.run import STEP_TIME
 
@@ -197,12 +190,12 @@ def test_trainings_agree_as_spearman_has_it_and_documents_and_seeds_both_count(u
 def test_explained_variance_is_that_of_least_squares_without_each_group(usual):
     names = ("image spread", "text spread", "image content 0")
     x, y, clusters = difficulty(usual, "organic", names)
-    group, y = pd.factorize(clusters)[0] % MOST_GROUPS, y.mean(axis=0)
+    group, y = pd.factorize(clusters)[0] % claims.MOST_GROUPS, y.mean(axis=0)
     adjusted = [
         100 * OLS(y[counted], add_constant(x[counted])).fit().rsquared_adj
         for counted in (group != left_out for left_out in range(-1, group.max() + 1))
     ]
-    found = explained(usual, "organic", {names: 1})
+    found = claims.explained(usual, "organic", {names: 1})
     assert found.effect == pytest.approx(adjusted[0])
     assert found.se**2 == pytest.approx(group.max() * np.var(adjusted[1:]))
 

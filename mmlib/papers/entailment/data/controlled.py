@@ -141,10 +141,8 @@ def mean_ap(scores: np.ndarray, split: Split) -> float:
 # --- The judge -----------------------------------------------------------------------------------
 
 
-def labelled_pairs(
-    split: Split, pictures: Iterable[int], rng: np.random.Generator, each: int = EACH
-) -> np.ndarray:
-    """Pairs (n, 2) of a picture and another one's caption: `each` true and false ones a picture.
+def labelled_pairs(split: Split, pictures: Iterable[int], rng: np.random.Generator) -> np.ndarray:
+    """Pairs (n, 2) of a picture and another one's caption: `EACH` true and false ones a picture.
 
     A picture with fewer has all of them.
     """
@@ -154,7 +152,7 @@ def labelled_pairs(
         foreign = np.flatnonzero(split.image_of != picture)
         for truth in (True, False):
             fitting = foreign[split.fits[picture, foreign] == truth]
-            pairs += [(picture, caption) for caption in rng.permutation(fitting)[:each]]
+            pairs += [(picture, caption) for caption in rng.permutation(fitting)[:EACH]]
     return np.array(pairs)
 
 
