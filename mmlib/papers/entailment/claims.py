@@ -82,8 +82,8 @@ def relevance(evidence: Evidence, dataset: str) -> tuple[str, str]:
 
 def compared(evidence: Evidence) -> list[int]:
     """The seeds that the paper's revision and the reference of every family have."""
-    ways = ("both", "miner"), (REFERENCE,)
-    names = (name_of(family, *way) for family in FAMILIES for way in ways)
+    uses = ("both", "miner"), (REFERENCE,)
+    names = (name_of(family, *use) for family in FAMILIES for use in uses)
     return evidence.seeds_of(evidence.datasets[0], *names)
 
 

@@ -155,8 +155,8 @@ def figures(evidence: Evidence) -> Mapping[str, Callable[[], Figure]]:
             system: evidence.curves(name, system, metric)
             for system in chosen if evidence.has(name, system, metric, EPOCHS)
         }  # fmt: skip
-    made = {"between": partial(between, evidence, name), "ladder": partial(ladder, evidence, name)}
-    return {**made, "curves": lambda: plots.curves(curves)}
+    shown = {"between": partial(between, evidence, name), "ladder": partial(ladder, evidence, name)}
+    return {**shown, "curves": lambda: plots.curves(curves)}
 
 
 def gains(
@@ -213,7 +213,7 @@ def ladder(
     live: variant -> metric -> gain of a training of this run, a diamond.
     """
     series = {
-        title: {row: _over_golden(family, *way) for row, way in LADDER.items()}
+        title: {row: _over_golden(family, *use) for row, use in LADDER.items()}
         for family, title in FAMILIES.items()
     }
     return gains(evidence, series, (*relevance(evidence, dataset), "RSUM"), live)
@@ -249,15 +249,15 @@ def dials(evidence: Evidence, dataset: str, metric: str = "mAP") -> Figure:
         }
         for label, name in {"out of the negatives": excluded, "both uses": true}.items()
     }
-    both = series["both uses"]
+    uses = series["both uses"]
     endings = {f", λ = {Revision().ratio:g}, shared": ""}
     endings |= {s[len(true) :]: s[len(true) :] for s in evidence.systems(dataset)
                 if s.startswith(f"{true}, λ")}  # fmt: skip
     for words in sorted(endings, key=lambda words: ("separate" in words, words)):
         row = words.replace("shared", "one Adam").replace("separate", "an Adam for each")
-        both[f"all true pairs{row}"] = (true + endings[words], reference + endings[words])
+        uses[f"all true pairs{row}"] = (true + endings[words], reference + endings[words])
     for filling, ending in {"golden": "", "weak": systems.FILLED}.items():
-        both[f"the judge's pairs, filled with {filling} ones"] = (mined + ending, reference)
+        uses[f"the judge's pairs, filled with {filling} ones"] = (mined + ending, reference)
     return gains(evidence, series, [metric], numbers="+.1f")
 
 
@@ -282,9 +282,9 @@ def controlled_batch(built: Mapping[str, Collection], count: int = 12) -> Figure
     for axis, (title, entry) in zip(axes, built.items(), strict=True):
         split = entry.splits["train"]
         assert split.fits is not None
-        which = np.where(split.fits[:count, :count], 1, 2)
-        np.fill_diagonal(which, 0)
-        axis.pcolormesh(which, cmap=ListedColormap(list(marks.values())), vmin=0, vmax=2,
+        kinds = np.where(split.fits[:count, :count], 1, 2)
+        np.fill_diagonal(kinds, 0)
+        axis.pcolormesh(kinds, cmap=ListedColormap(list(marks.values())), vmin=0, vmax=2,
                         edgecolor="white", linewidth=1.5)  # fmt: skip
         middle = np.arange(count) + 0.5
         axis.set_xticks(middle, [text.replace(" ", ", ") for text in split.texts[:count]],

@@ -62,9 +62,9 @@ def over_documents(
     """
     member, names = pd.factorize(clusters)
     groups = min(len(names), MOST_GROUPS)
-    whole, *others = (estimate(member % groups != left_out) for left_out in range(-1, groups))
+    estimated, *others = (estimate(member % groups != left_out) for left_out in range(-1, groups))
     error = ((groups - 1) * np.var(others)) ** 0.5
-    return Effect(float(whole), float(error), groups - 1.0, seeds=seeds)
+    return Effect(float(estimated), float(error), groups - 1.0, seeds=seeds)
 
 
 def agreement_of_trainings(evidence: Evidence, dataset: str) -> Effect:

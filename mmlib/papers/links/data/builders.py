@@ -115,11 +115,11 @@ def assemble(
     documents, dropped = {split: list[Document]() for split in SPLITS}, 0
     for position, split in enumerate(SPLITS):
         *others, shuffling = np.random.default_rng((0, position)).spawn(streams + 1)
-        wanted, made, ids = (n_docs or {}).get(split), 0, photos[split].ids
+        wanted, drawn, ids = (n_docs or {}).get(split), 0, photos[split].ids
         for draft in drafts(split, *others):
-            if made == wanted or (wanted is None and draft.round and not every):
+            if drawn == wanted or (wanted is None and draft.round and not every):
                 break
-            made += 1
+            drawn += 1
             if len(draft.written) < draft.least:
                 dropped += 1
                 continue
@@ -128,7 +128,7 @@ def assemble(
             links = of_sources if draft.links is None else draft.links
             images, order = shuffling.permutation(len(rows)), shuffling.permutation(len(texts))
             new_image, new = np.argsort(images), np.argsort(order)
-            number = made - 1 if draft.number is None else draft.number
+            number = drawn - 1 if draft.number is None else draft.number
             cluster = f"{draft.cluster:03d}"
             documents[split].append(
                 Document(
@@ -141,8 +141,8 @@ def assemble(
                     cluster=cluster,
                 )
             )
-        if made < (wanted or 0):
-            raise ValueError(f"{split}: {wanted} documents asked for, {made} can be made")
+        if drawn < (wanted or 0):
+            raise ValueError(f"{split}: {wanted} documents asked for, {drawn} can be made")
     if dropped:
         warnings.warn(f"{kind}: left out {dropped} unfilled documents", stacklevel=3)
     collections = [photos[split] for split in SPLITS]
