@@ -18,7 +18,6 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from mmlib.core.errors import DataError
-from mmlib.core.files import write_tensors
 from mmlib.core.jobs import History, Run
 from mmlib.core.paths import write_atomic
 
@@ -136,15 +135,7 @@ def fit(
     if best:
         model.load_state_dict(best)
     model.eval()
-    if path := run.weights:
-        number = 1
-        while path.exists():
-            path = run.weights.with_stem(f"{run.weights.stem}-{(number := number + 1)}")
-        chosen = min(history, key=lambda h: h["dev_loss"]) if best else history[-1]
-        told = ", ".join(f"{name} {value:.4g}" for name, value in chosen.items())
-        card = f"{run.card}; epoch {history.index(chosen) + 1} of {epochs}: {told}"
-        arrays = {name: value.cpu().numpy() for name, value in model.state_dict().items()}
-        write_tensors(path, arrays, {"card": card})
+    run.keep(model, history, bool(best))
     return history
 
 

@@ -1,13 +1,12 @@
 """Forest plots: every part of every claim; and a grid of all verdicts."""
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import chain, groupby
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -98,7 +97,6 @@ def summary(judged: Mapping[str, Iterable[Assessment]]) -> Figure:
 
 Records = Mapping[str, Mapping[str, Any]]
 FILLED = {"firm": 0.5, "fragile": 0.2, "": 0.25}  # opacity of a cell
-FRAGILE = "italic, paler: fragile"
 
 
 def overview(panels: Mapping[str, Mapping[str, Records]]) -> Figure:
@@ -119,27 +117,25 @@ def overview(panels: Mapping[str, Mapping[str, Records]]) -> Figure:
         for i, title in enumerate(column):
             axis = figure.add_subplot(cells[i])
             axis.set_title(title, loc="left", fontsize=9)
-            _verdicts(axis, rows[title], panels[title])
+            claims, panel = rows[title], panels[title]
+            for x, records in enumerate(panel.values()):
+                for name, r in records.items():
+                    y, width = claims.index(name), 0.97 * bool(r["parts"])
+                    style = "italic" if r["firmness"] == "fragile" else "normal"
+                    colour, alpha = COLOURS[r["verdict"]], FILLED[r["firmness"]]
+                    axis.barh(y, width, 0.9, left=x, color=colour, alpha=alpha)
+                    word = {"ha": "center", "va": "center", "fontsize": 7, "style": style}
+                    axis.text(x + 0.485, y, r["words"], **word)
+            axis.set_yticks(range(len(claims)), claims, fontsize=7)
+            axis.set_xticks(np.arange(len(panel)) + 0.485, list(panel), fontsize=7.5)
+            axis.tick_params(length=0, labeltop=True, labelbottom=False)
+            axis.set(xlim=(0, len(panel)), ylim=(len(claims) - 0.4, -0.6))
+            axis.grid(visible=False)
+            axis.spines[:].set_visible(False)
     legend = {"supported, holds": "holds", "opposite, fails": "fails", "negligible": "negligible",
               "undecided, open": "open"}  # fmt: skip
     handles = [Patch(color=COLOURS[v], alpha=FILLED["firm"], label=t) for t, v in legend.items()]
-    handles.append(Patch(color=COLOURS["holds"], alpha=FILLED["fragile"], label=FRAGILE))
+    words, alpha = "italic, paler: fragile", FILLED["fragile"]
+    handles.append(Patch(color=COLOURS["holds"], alpha=alpha, label=words))
     figure.legend(handles=handles, loc="outside lower center", ncol=5, fontsize=8)
     return figure
-
-
-def _verdicts(axis: Axes, claims: Sequence[str], panel: Mapping[str, Records]) -> None:
-    """A line for each claim, a column for each kind of data."""
-    for x, records in enumerate(panel.values()):
-        for name, r in records.items():
-            y, width = claims.index(name), 0.97 * bool(r["parts"])
-            style = "italic" if r["firmness"] == "fragile" else "normal"
-            colour, alpha = COLOURS[r["verdict"]], FILLED[r["firmness"]]
-            axis.barh(y, width, 0.9, left=x, color=colour, alpha=alpha)
-            axis.text(x + 0.485, y, r["words"], ha="center", va="center", fontsize=7, style=style)
-    axis.set_yticks(range(len(claims)), claims, fontsize=7)
-    axis.set_xticks(np.arange(len(panel)) + 0.485, list(panel), fontsize=7.5)
-    axis.tick_params(length=0, labeltop=True, labelbottom=False)
-    axis.set(xlim=(0, len(panel)), ylim=(len(claims) - 0.4, -0.6))
-    axis.grid(visible=False)
-    axis.spines[:].set_visible(False)

@@ -71,9 +71,8 @@ class Run:
     device: such as "cpu" or "cuda:1". checkpoint: the file that a training writes after every
     epoch, and reads at its start where it exists. folder: where jobs keep tensors for other jobs
     (`engine.handed_over`); the default folder of jobs where None. after_epoch: is shown the
-    learning curve so far, to draw it, say. precision: "bf16" is mixed, by PyTorch's autocast.
-    weights: the file that gets those of a training, with `card`; of a second one "-2" joins its
-    name.
+    learning curve so far, to draw it, say. precision: "bf16" is mixed, by PyTorch's autocast. keep:
+    is shown a trained model, its learning curve, and whether it is that of its best epoch.
     """
 
     device: str = "cpu"
@@ -81,8 +80,7 @@ class Run:
     folder: Path | None = None
     after_epoch: Callable[[History], object] = lambda history: None
     precision: Precision = "float32"
-    weights: Path | None = None
-    card: str = ""
+    keep: Callable[[Any, History, bool], object] = lambda model, history, best: None
 
 
 JobFunction = Callable[[Job, Any, Run], Answer]

@@ -31,21 +31,17 @@ def _refuse_nan(scores: np.ndarray) -> None:
         raise ValueError(f"the score in {place} is not a number (NaN): nothing can be ranked")
 
 
-def _check_relevant(scores: np.ndarray, relevant: np.ndarray) -> None:
-    if relevant.shape != scores.shape:
-        raise ValueError(f"relevant {relevant.shape} for scores {scores.shape}")
-    _refuse_nan(scores)
-    if len(without := np.flatnonzero(~relevant.any(axis=1))):
-        raise ValueError(f"query {without[0]} has no relevant item (leave such queries out)")
-
-
 def average_precision(scores: np.ndarray, relevant: np.ndarray) -> np.ndarray:
     """Average precision (q,) in [0, 1]: the mean, over relevant items, of the precision there.
 
     scores (q, g), higher is better; relevant (q, g), bool. The mean over queries is MAP.
     Raises ValueError for NaN, and for a query without a relevant item.
     """
-    _check_relevant(scores, relevant)
+    if relevant.shape != scores.shape:
+        raise ValueError(f"relevant {relevant.shape} for scores {scores.shape}")
+    _refuse_nan(scores)
+    if len(without := np.flatnonzero(~relevant.any(axis=1))):
+        raise ValueError(f"query {without[0]} has no relevant item (leave such queries out)")
     order = np.lexsort((relevant, -scores))  # irrelevant items come first among equal scores
     every = [1 + np.flatnonzero(row) for row in np.take_along_axis(relevant, order, axis=1)]
     precisions = [(np.arange(1, len(ranks) + 1) / ranks).tolist() for ranks in every]

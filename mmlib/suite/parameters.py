@@ -63,23 +63,19 @@ def unread_parameters(cells: Sequence[Any], names: Iterable[str]) -> set[str]:
     from IPython.core.inputtransformer2 import TransformerManager
 
     start = next(i for i, c in enumerate(cells) if "parameters" in c["metadata"].get("tags", []))
-    unread = set(names)
-    for cell in cells[start + 1 :]:
-        if cell["cell_type"] != "code":
-            continue
+    read = set[str]()
+    for source in (c["source"] for c in cells[start + 1 :] if c["cell_type"] == "code"):
         try:
             # Magics become plain calls of get_ipython(), and their code text.
-            tree = ast.parse(TransformerManager().transform_cell(cell["source"]))
+            tree = ast.parse(TransformerManager().transform_cell(source))
         except SyntaxError:
             return set()  # the kernel will say what is wrong with that cell
         nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
-        read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
-        if "get_ipython" in read:
-            read.update(re.findall(r"\w+", cell["source"]))
-        if "parameters.use(" in cell["source"]:
+        loaded = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
+        read |= loaded | {*(re.findall(r"\w+", source) if "get_ipython" in loaded else ())}
+        if "parameters.use(" in source:
             read.add("features")  # there, of the globals
-        unread -= read
-    return unread
+    return set(names) - read
 
 
 def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mmlib.core.files import write_tensors
 from mmlib.core.jobs import History, Job, Precision, Run
 from mmlib.core.paths import write_atomic
 from mmlib.core.recordings import file_name
@@ -51,8 +52,19 @@ class How:
             for key in figures if log else ():
                 _writer(str(log)).add_scalar(key, figures[key], len(history))
 
-        mine = replace(run, precision=self.precision, weights=weights, card=card)
-        return replace(mine, after_epoch=after_epoch)
+        def keep(model: Any, history: History, best: bool) -> None:
+            if not weights:
+                return
+            number, target = 1, weights
+            while target.exists():  # an ensemble has several
+                target = weights.with_stem(f"{job.seed}-{(number := number + 1)}")
+            chosen = min(history, key=lambda h: h["dev_loss"]) if best else history[-1]
+            told = ", ".join(f"{name} {value:.4g}" for name, value in chosen.items())
+            epoch = f"epoch {history.index(chosen) + 1} of {len(history)}"
+            arrays = {name: value.cpu().numpy() for name, value in model.state_dict().items()}
+            write_tensors(target, arrays, {"card": f"{card}; {epoch}: {told}"})
+
+        return replace(run, precision=self.precision, after_epoch=after_epoch, keep=keep)
 
 
 @cache

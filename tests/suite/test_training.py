@@ -60,14 +60,16 @@ def test_weights_of_the_chosen_epoch_are_kept_with_a_card(tmp_path):
 
 
 def test_two_trainings_of_a_job_are_two_files(tmp_path):
-    path = tmp_path / "0.safetensors"
+    [job], how = tiny_jobs.jobs([0], ["a"], ["odd"]), How(weights=tmp_path)
+    run = replace(how(job, Run(checkpoint=tmp_path / "jobs" / "key.pt")), checkpoint=None)
     for bias in (1.0, 2.0):
         net = torch.nn.Linear(1, 1)
         torch.nn.init.constant_(net.bias, bias)
         step = SimpleNamespace(end_epoch=lambda figures: None)
-        fit.fit(net, lambda epoch: [], step, dict, epochs=1, seed=0, keep="last",
-                run=Run(weights=path))  # fmt: skip
-    with safe_open(path, "np") as one, safe_open(tmp_path / "0-2.safetensors", "np") as two:
+        dev = lambda: {"dev_loss": 0.0}  # noqa: E731
+        fit.fit(net, lambda epoch: [], step, dev, epochs=1, seed=0, keep="last", run=run)
+    files = [tmp_path / "odd" / "a" / name for name in ("0.safetensors", "0-2.safetensors")]
+    with safe_open(files[0], "np") as one, safe_open(files[1], "np") as two:
         assert (one.get_tensor("bias"), two.get_tensor("bias")) == (1.0, 2.0)
 
 

@@ -266,11 +266,10 @@ def _totals(marks: pd.DataFrame) -> pd.DataFrame:
     return counts.assign(note=notes.values()).rename_axis(columns=None).reset_index()
 
 
-Answer = tuple[list[str], int]  # the cells of an answer, and how often its question is there
-
-
-def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, dict[int, Answer]]:
-    """The notebook that a hand-in is of, and its answers by exercise.
+def read_answers(
+    content: bytes, teachers: Sequence[Teacher]
+) -> tuple[Teacher, dict[int, list[str]]]:
+    """The notebook that a hand-in is of, and the cells of its answers by exercise.
 
     It is of that notebook with which it shares most headings of exercises. An answer is the code
     between such a heading and the check. Raises DataError for what cannot be graded.
@@ -282,7 +281,7 @@ def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, 
     def shared(teacher: Teacher) -> int:
         return len({heading(task.question) for task in teacher.exercises} & headings)
 
-    cells, times = defaultdict[int, list[str]](list), defaultdict[int, int](int)
+    cells = defaultdict[int, list[str]](list)
     try:
         number = None
         notebook = nbformat.reads(content.decode("utf-8-sig"), as_version=4)
@@ -291,7 +290,6 @@ def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, 
             title = HEADING.match(cell.source) if cell.cell_type == "markdown" else None
             if title:
                 number = int(title[1])
-                times[number] += 1
             elif "check" in cell.metadata.get("tags", []):
                 number = None
             elif number and cell.cell_type == "code" and cell.source.strip():
@@ -302,12 +300,13 @@ def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, 
     teacher = max(teachers, key=shared)
     if not shared(teacher):
         raise DataError("it has no exercise of the course")
-    return teacher, {number: (cells[number], times[number]) for number in times}
+    return teacher, cells
 
 
 def _results(
-    teacher: Teacher, answers: Mapping[int, Answer], kernel_of: Callable[[], Kernel], seconds: float
-) -> Iterator[tuple[str, str]]:
+    teacher: Teacher, answers: Mapping[int, Sequence[str]], kernel_of: Callable[[], Kernel],
+    seconds: float,
+) -> Iterator[tuple[str, str]]:  # fmt: skip
     """The result of each exercise of a hand-in, and its reason.
 
     The answers run one after another in one process; where one ends it, those before it run again
@@ -316,12 +315,10 @@ def _results(
     running: Fork | None = None
     earlier, again = list[str](), list[str]()
     for task in teacher.exercises:
-        cells, times = answers.get(task.number, ([], 0))
-        unanswered = task.blank.source.strip()
-        if times > 1:
-            cells = [source for source in cells if source != unanswered] or cells[:1]
-        if set(cells) <= {unanswered}:
-            yield ("blank", "") if cells else ("error", "its cell is missing")
+        handed_in = answers.get(task.number, ())
+        cells = [source for source in handed_in if source != task.blank.source.strip()]
+        if not cells:  # a question may be there twice, as after a copy
+            yield ("blank", "") if handed_in else ("error", "its cell is missing")
             continue
         kernel, result = kernel_of(), ""
         key = kernel.keys[task.number]
@@ -340,8 +337,6 @@ def _results(
             reason = f"its answer takes more than {LARGEST >> 20} MiB"
         if kernel.lost():
             result, reason = "", "it stopped or ended the process that grades it"
-        if times > 1:
-            reason = "; ".join(filter(None, [reason, f"its question is there {times} times"]))
         yield result or "error", reason
         if result:
             earlier, again = earlier + cells, []
