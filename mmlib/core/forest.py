@@ -124,7 +124,7 @@ def overview(panels: Mapping[str, Mapping[str, Records]]) -> Figure:
                     style = "italic" if r["firmness"] == "fragile" else "normal"
                     colour, alpha = COLOURS[r["verdict"]], FILLED[r["firmness"]]
                     axis.barh(y, width, 0.9, left=x, color=colour, alpha=alpha)
-                    word = {"ha": "center", "va": "center", "fontsize": 7, "style": style}
+                    word: Any = {"ha": "center", "va": "center", "fontsize": 7, "style": style}
                     axis.text(x + 0.485, y, r["words"], **word)
             axis.set_yticks(range(len(claims)), claims, fontsize=7)
             axis.set_xticks(np.arange(len(panel)) + 0.485, list(panel), fontsize=7.5)
