@@ -1,17 +1,14 @@
 """Scripts of the repository, which are in no package, as modules; and pages, executed."""
 
 import importlib.util
-import itertools
 import json
 import shlex
 import sys
-from collections.abc import Iterator
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
 
 import mistune
-import numpy as np
 import yaml
 from bs4 import BeautifulSoup
 
@@ -63,19 +60,6 @@ def record_in_two_goes(monkeypatch, module: ModuleType, number: str, folder: Pat
         assert (len(trained), len(set(trained))) == (complete, complete)
         stops.clear()
     return json.loads((folder / "judged" / "verdicts.json").read_text())["claims"]
-
-
-def flip_bits(path: Path, places: int = 200) -> Iterator[str]:
-    """Flip each bit of some bytes of a safetensors file, half of them in its header."""
-    sound = path.read_bytes()
-    ends = 0, 8 + int.from_bytes(sound[:8], "little"), len(sound)
-    spread = [np.linspace(a, b - 1, places // 2, dtype=int) for a, b in itertools.pairwise(ends)]
-    for place, bit in itertools.product(np.unique(spread), range(8)):
-        damaged = bytearray(sound)
-        damaged[place] ^= 1 << bit
-        path.write_bytes(damaged)
-        yield f"bit {bit} of byte {place}"
-    path.write_bytes(sound)
 
 
 def run_page(name: str, capsys) -> tuple[list[str], str]:

@@ -104,7 +104,7 @@ def made(tmp_path_factory):
     for name, words in (("02_revision", "02 · Revision"), ("04_links", "04 · Links")):
         nb = new_notebook(cells=[new_markdown_cell(f"# {words}\n\nText.")])
         nbformat.write(nb, root / "notebooks" / f"{name}.ipynb")
-    made_up_evidence.write(root / "evidence", seeds=4)
+    made_up_evidence.write(root / "evidence")
     with pytest.MonkeyPatch.context() as patch:
         for script in (ledger, studies):
             patch.setattr(script, "ROOT", root)

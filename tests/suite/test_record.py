@@ -364,7 +364,7 @@ SMALL = {
     "02": lambda: made_up_evidence.cut("02"),
     "03": lambda: made_up_evidence.cut("03", datasets=["world"], clusters=10),
     "03, controlled": lambda: made_up_evidence.cut("03", "controlled", ["drawn"], clusters=10),
-    "04": made_up_evidence.make,
+    "04": lambda: made_up_evidence.cut("04", datasets=made_up_evidence.OF_LINKS),
 }
 
 

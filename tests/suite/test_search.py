@@ -18,7 +18,7 @@ from bs4 import BeautifulSoup
 from PIL import Image
 from safetensors.numpy import load_file
 from safetensors.torch import save_file
-from scripts import REFUSED, flip_bits, run_page
+from scripts import REFUSED, run_page
 from test_backbones import build as hugging_face_model
 
 from mmlib.core.errors import DataError
@@ -215,20 +215,6 @@ def test_a_damaged_index_is_made_anew_and_said(photos, capsys, damage):
     assert mended.encoded == 4
     np.testing.assert_array_equal(mended.vectors, sound.vectors)
     assert search.folder(photos, "colours.py").encoded == 0
-
-
-def test_no_flipped_bit_of_an_index_gives_other_vectors(photos):
-    sound = search.folder(photos, "colours.py")
-    [path] = photos.glob(".mmlib-*")
-    before = search._read(path)
-    for where in flip_bits(path):
-        vectors = search._read(path)
-        assert vectors.keys() in (before.keys(), set()), where
-        for state, (digest, vector) in vectors.items():
-            assert digest == before[state][0]
-            np.testing.assert_array_equal(vector, before[state][1])
-    assert search.folder(photos, "colours.py").encoded == 0
-    assert len(sound.files) == 4
 
 
 def test_what_is_no_picture_is_left_out_and_said(photos, capsys):

@@ -128,14 +128,21 @@ def test_workers_change_nothing():
     assert one.captions == two.captions
 
 
+@pytest.fixture(scope="module")
+def clear_scenes():
+    return [one for seed in split_seeds("val", 20) for one in clear_family(seed, "val", 4)]
+
+
 @pytest.mark.parametrize(
     ("form", "named", "coloured", "usual"),
     [((), 2.35, 1, 1), (("complete",), 4.1, 1, 1), (("complete", "omissions"), 4.1, 0.5, 1),
      (("complete", "synonyms"), 4.1, 1, 0.5), (("grammar",), 2.2, 0.86, 0.86)],
 )  # fmt: skip
-def test_lists_name_things_with_their_colours_in_their_form(form, named, coloured, usual):
+def test_lists_name_things_with_their_colours_in_their_form(
+    clear_scenes, form, named, coloured, usual
+):
     said = []
-    for scene in (one for seed in split_seeds("val", 20) for one in clear_family(seed, "val", 4)):
+    for scene in clear_scenes:
         some = captions(scene, listed=form)
         assert len({one.text for one in some}) == 5
         assert all(satisfies(scene, one.graph) for one in some)
