@@ -1,4 +1,4 @@
-"""Ranks against a plain sort, the paper's protocol and scikit-learn; search against a full sort."""
+"""Ranks against a plain sort and the paper's protocol; search against a full sort."""
 
 import importlib
 import math
@@ -12,7 +12,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score
 
 from mmlib.core import ranking
 from mmlib.core.ranking import (
@@ -155,14 +154,6 @@ def test_both_directions_are_those_of_a_plain_sort(gallery, block, k):
         assert figures[f"{way}_r{k}"] == pytest.approx(100 * (places <= k).mean())
         assert np.array_equal(hits(ranks, k, way), places <= k)
     assert figures["rsum"] == pytest.approx(figures[f"i2t_r{k}"] + figures[f"t2i_r{k}"])
-
-
-def test_average_precision_is_scikit_learns_where_nothing_ties():
-    rng = np.random.default_rng(3)
-    scores, relevant = rng.standard_normal((40, 160)), rng.random((40, 160)) < 0.1
-    theirs = [average_precision_score(*row) for row in zip(relevant, scores, strict=True)]
-    assert average_precision(scores, relevant) == pytest.approx(theirs)
-    assert average_precision(np.zeros((1, 10)), np.eye(1, 10, 3) > 0).tolist() == [0.1]
 
 
 # --- From embeddings --------------------------------------------------------------------------

@@ -1,14 +1,12 @@
 """Pictures as they are meant to be seen, wherever one is opened."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from PIL import Image
 
 from mmlib.core.errors import DataError
 from mmlib.data.pairs import unreadable
 from mmlib.features.store import open_rgb
-from mmlib.suite import encoders
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 20, 3), dtype=np.uint8)
 UPRIGHT = Image.fromarray(PIXELS)
@@ -86,11 +84,3 @@ def test_numbers_without_a_known_range_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"depth\.tiff: cannot be decoded: .*save it with 8 bits"):
         open_rgb(path)
     assert "no known range" in unreadable({"depth": path})["depth"]
-
-
-def test_scores_are_of_the_upright_picture(tmp_path):
-    upright = save(UPRIGHT, tmp_path / "a.png")
-    phone = save(UPRIGHT.transpose(FLIPS[4]), tmp_path / "b.png", 6)
-    files = pd.Series([upright, phone])
-    seen = encoders.of_pictures(files, lambda few: np.stack([*map(np.asarray, few)]))
-    assert np.array_equal(*seen)
