@@ -32,9 +32,8 @@ is below d. "A hardly differs from B" is supported within ±d, opposite beyond.
 - A claim with several parts **holds** if all are supported, **fails** if one is opposite or \
 negligible, else is **open**. Counts: supported +, negligible ≈, opposite −, undecided ?. The \
 effect is the lowest of those that give the verdict.
-- **Firm**: 99 % intervals say the same, and each trained part has five seeds; else \
-**fragile**. *Seeds*: so many would decide an effect of d in four runs of five, or the effects *as \
-seen* (*borderline*: those at hand would); else seeds would not.
+- A decided verdict is **firm**, where 99 % intervals say the same and each trained part has five \
+seeds, unless it is marked **fragile**. What an open one needs stands on the study page.
 
 [The rule](../mmlib/core/rule.txt) changed after results had been read. Intervals cover seeds and \
 test items, not training data drawn anew. Claims, not parts:"""
@@ -76,30 +75,19 @@ def _table(by_claim: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     for claim, records in by_claim.items():
         if "controlled" in records and usual == "world":
             usual = "controlled"
-            rows.append(["*In controlled worlds:*", "", "", "", ""])
+            rows.append(["*In controlled worlds:*", "", "", ""])
         for tier, r in records.items():
             first, kind = r is next(iter(records.values())), KINDS.get(tier, tier) * (tier != usual)
             effect, low, high = (digits(r[key]) for key in ("effect", "low", "high"))
+            words = f"{r['verdict']}: {r['counts'].replace(' ·', '')}" if r["counts"] else r["words"]
             rows.append([
                 ", ".join(filter(None, (claim * first, kind))),
-                f"{r['verdict']}: {r['counts'].replace(' ·', '')}" if r["counts"] else r["words"],
+                words + ", *fragile*" * (r["firmness"] == "fragile"),
                 f"{effect} [{low}, {high}] {r['unit'] * first}".rstrip(),
                 digits(r["paper_effect"]) if first and r["paper_effect"] is not None else "",
-                _firm(r),
             ])  # fmt: skip
-    columns = ["claim, in the world", "verdict", "effect [95 %]", "paper", "firm, or seeds"]
+    columns = ["claim, in the world", "verdict", "effect [95 %]", "paper"]
     return pages.rows_table(columns, rows, around="")
-
-
-def _firm(record: Mapping[str, Any]) -> str:
-    """Whether a decided verdict is firm; what an open one needs."""
-    needed, as_seen = record["seeds_needed"], record["seeds_as_seen"]
-    most = max(part["seeds"] for part in record["parts"].values())
-    needs = [str(needed)] if needed and needed > most else []
-    needs += [f"{as_seen} as seen"] if as_seen and as_seen > most else []
-    if needed and needed <= most:
-        return "; ".join(["borderline", *needs])
-    return str(record["firmness"] or ", ".join(needs))
 
 
 def digits(value: float) -> str:
