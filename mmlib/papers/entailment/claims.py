@@ -9,7 +9,7 @@ from mmlib.core.effects import crossed, crossed_known
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence
 from mmlib.data.judgments import EVERY
-from mmlib.papers.entailment.method.metrics import ACCURACY, METRICS, shares
+from mmlib.papers.entailment.method.metrics import ACCURACY, METRICS, recalls, shares
 from mmlib.papers.entailment.run import systems
 from mmlib.papers.entailment.run.systems import FAMILIES, PAIRS, REFERENCE, name_of
 
@@ -160,6 +160,9 @@ VOCABULARY = Vocabulary({
     },
     "mean R@K": lambda evidence, collection, system: Recorded(
         system, "RSUM", change=lambda rsum: rsum / 6
+    ),
+    "IR@1": lambda evidence, collection, system: Recorded(
+        system, "hits", change=lambda hits: recalls(hits)["IR@1"]
     ),
     "mAP by logic or people": lambda evidence, collection, system: Recorded(
         system, relevance(evidence, collection)[0]
