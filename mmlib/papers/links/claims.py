@@ -132,21 +132,24 @@ def cohesion(evidence: Evidence) -> Effects:
     }
 
 
-def together(evidence: Evidence) -> Effects:
-    """Minus Spearman's ρ of dev loss and dev AUC over epochs, mean over systems, by data set."""
+def together(evidence: Evidence, across: bool = False) -> Effects:
+    """Minus Spearman's ρ of dev loss and dev AUC by data set: over epochs, mean over systems.
+
+    across: over systems after the last epoch.
+    """
     if len(evidence.seeds) < 2:
         return "one seed has no spread"
     effects = {}
     for name in labelled(evidence):
-        correlations = []
         shared = evidence.seeds_of(name, *STRUCTURED)
-        for system in STRUCTURED:
-            loss, links = (
-                evidence.values(name, system, metric, shared, EPOCHS)
-                for metric in ("dev_loss", "dev_AUC")
-            )
-            correlations.append(-rank_correlations(loss, links))
-        effects[name] = over_seeds(np.mean(correlations, axis=0))
+        loss, links = (
+            np.array([evidence.values(name, s, metric, shared, EPOCHS) for s in STRUCTURED])
+            for metric in ("dev_loss", "dev_AUC")
+        )  # (systems, seeds, epochs)
+        last = (loss[:, :, -1].T, links[:, :, -1].T)
+        pairs = [last] if across else [*zip(loss, links, strict=True)]
+        rho = [rank_correlations(*pair) for pair in pairs]
+        effects[name] = over_seeds(-np.mean(rho, axis=0))
     return effects
 
 
@@ -187,15 +190,23 @@ def image_above_text(evidence: Evidence) -> Effects:
     return {name: explained(evidence, name, {(image,): 1, (text,): -1}) for name in sets}
 
 
-def content_above_spread(evidence: Evidence) -> Effects:
-    """R² of AP's AUC on organic documents: what content adds to spread, less spread alone."""
-    leads = {}
-    for name in labelled(evidence, organic=True):
+def content_and_spread(evidence: Evidence, organic: bool) -> Effects:
+    """R² of AP's AUC on organic documents: what content adds to spread, less spread alone.
+
+    organic: else of `SPREAD_SETS`, spread alone, and what content adds to it.
+    """
+    shares = {}
+    for name in (n for n in labelled(evidence, organic) if organic or n in SPREAD_SETS):
         content = [m for m in evidence.metrics(name, DOCUMENTS) if " content " in m]
         if not content:
             return "no content of documents was recorded"
-        leads[name] = explained(evidence, name, {(*SPREADS, *content): 1, SPREADS: -2})
-    return leads or NO_ORGANIC
+        both = (*SPREADS, *content)
+        if organic:
+            shares[name] = explained(evidence, name, {both: 1, SPREADS: -2})
+        else:
+            shares[f"{name}, spread"] = explained(evidence, name, {SPREADS: 1})
+            shares[f"{name}, content"] = explained(evidence, name, {both: 1, SPREADS: -1})
+    return shares or NO_ORGANIC
 
 
 def faster(evidence: Evidence) -> Effects:
@@ -224,6 +235,8 @@ VOCABULARY = Vocabulary(
     },
 )
 CLAIMS = claims_of(__file__, VOCABULARY, {
-    "C6": cohesion, "C7": together, "C8": same_documents, "C8b": less_on_organic, "C9": spread,
-    "C9b": image_above_text, "C12": faster, "H4": content_above_spread,
+    "C6": cohesion, "C7": together, "C7b": partial(together, across=True), "C8": same_documents,
+    "C8b": less_on_organic, "C9": spread, "C9b": image_above_text, "C12": faster,
+    "H4": partial(content_and_spread, organic=True),
+    "H5": partial(content_and_spread, organic=False),
 })  # fmt: skip

@@ -55,9 +55,10 @@ def planted(
         hard = difficulty * rng.normal(size=DOCUMENTS) + np.array(slopes) @ spreads
         add(dataset, DESCRIBED, "test", "image spread", spreads[0])
         add(dataset, DESCRIBED, "test", "text spread", spreads[1])
-        if dataset == "organic" and content is not None:
-            themes = rng.normal(size=DOCUMENTS)
-            hard = hard + content * themes
+        if dataset != "coco" and content is not None:
+            is_organic = dataset == "organic"
+            themes = (rng if is_organic else np.random.default_rng(5)).normal(size=DOCUMENTS)
+            hard = hard + (content if is_organic else content / 2) * themes
             add(dataset, DESCRIBED, "test", "image content 0", themes)
         for system, level in {**SYSTEMS, **(VARIANTS if dataset == "story" else {})}.items():
             if system == "TK" and dataset != "organic":
@@ -74,9 +75,11 @@ def planted(
             for metric in ("AUC", "p@1", "p@5"):
                 add(dataset, system, "test", metric, values, closed)
             if level > -16 and not closed:
-                curve = np.geomspace(1, 0.001, EPOCH_COUNT) + 0.003 * rng.normal(
-                    size=(runs, EPOCH_COUNT)
-                )
+                curve = (
+                    np.geomspace(1, 0.001, EPOCH_COUNT)
+                    + 0.003 * rng.normal(size=(runs, EPOCH_COUNT))
+                    + 0.01 * len(rows) / 1000
+                )  # a system later is worse in both
                 add(dataset, system, EPOCHS, "dev_loss", np.sort(curve)[:, ::-1], closed)
                 add(dataset, system, EPOCHS, "dev_AUC", 80 - rising * 30 * curve, closed)
         if faster is not None:
@@ -120,7 +123,8 @@ OTHERWISE = [
     ("C6", {"sets": ("coco", "organic")}, "this run has nothing to compare"),
     ("C7", {"rising": -1.0}, "opposite"),
     ("C7", {"seeds": 1}, "one seed has no spread"),
-    ("C8", {"difficulty": 0.0, "slopes": (0, 0), "noise": 3.0}, "opposite"),
+    ("C7b", {"rising": -1.0}, "opposite"),
+    ("C8", {"difficulty": 0.0, "slopes": (0, 0), "noise": 3.0, "content": 0.0}, "opposite"),
     ("C8b", {"noise": 5.0, "organic_noise": 0.5}, "opposite"),
     ("C8b", {"organic_noise": 0.5}, "negligible"),
     ("C8b", {"sets": ("coco",)}, "this tier has no organic documents"),
@@ -131,6 +135,7 @@ OTHERWISE = [
     ("C12", {"faster": None}, "no step was timed"),
     ("H1", {"plus": every(["DC", "TK", "TK+½k", "AP", "AP+½k"], -6)}, "opposite"),  # 9 are not 10
     ("H4", {"content": 0.0}, "opposite"),
+    ("H5", {"content": 0.0}, "supported, negligible, undecided"),
     ("H4", {"content": None}, "no content of documents was recorded"),
     ("H4", {"sets": ("coco",)}, "this tier has no organic documents"),
 ]  # fmt: skip
