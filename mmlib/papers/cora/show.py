@@ -34,6 +34,8 @@ OUR_NAMES, NAMES_IN, FIELDS, MAIN, COLLECTIONS, SHORT, BOUND, BERTS = (_TABLE[na
 ))  # fmt: skip
 COLOURS = dict(zip((*COMPARED, JOINT), (*plots.COLOURS[:5], plots.COLOURS[6]), strict=True))
 ON_DEV = "dev_RSUM", "RSUM on dev"
+OF_COCO = ("table2", "table6")
+BESIDE = ("table1", "table3", "table5", *OF_COCO)
 CHANCE = 100 / FAMILY
 IDEAL = {systems.IDEAL_BAG["system"]: "|", systems.ORACLES[-1]["system"]: "*"}  # marks of readers
 MARKS = "osD^vP"  # of systems or collections, which colour alone should not tell apart
@@ -51,13 +53,13 @@ def tables(evidence: Evidence) -> Mapping[str, Callable[[], pd.DataFrame]]:
         }
     of_plain: dict[str, Callable[..., pd.DataFrame]] = dict(
         leads=_leads,
-        **{n: partial(_beside_printed, number=n) for n in ("table1", "table2", "table3")},
+        **{n: partial(_beside_printed, number=n) for n in BESIDE},
         table4=_reranking, families=_families, times=_times,
         parse_errors=_parse_errors,
     )  # fmt: skip
     makers: dict[str, Callable[[], pd.DataFrame]] = {}
     for name in evidence.datasets:
-        left_out = ("table1", "table3") if name == "coco" else ("table2",)
+        left_out = ("table1", "table3", "table5") if name == "coco" else OF_COCO
         more = {title: of for title, of in of_plain.items() if title not in left_out}
         more = more if name == original(name) else {"leads": _leads}
         more |= {"swaps": told_swaps} if name.endswith(tuple(systems.REGIONS)) else {}
@@ -123,7 +125,7 @@ def printed(number: str) -> pd.DataFrame:
 
 
 def _beside_printed(evidence: Evidence, dataset: str, number: str) -> pd.DataFrame:
-    """A printed table beside ours; of MS-COCO Table 2 has both test sets, Table 7 the small one."""
+    """A printed table beside ours; of MS-COCO 2 and 6 have both tests, Table 7 the small one."""
     paper = printed(number)
     trained = systems.TABLES.get("table1" if number == "table2" else number, ())
     untrained = [row["system"] for row in (*systems.BASELINES, *systems.ORACLES)]
@@ -132,7 +134,7 @@ def _beside_printed(evidence: Evidence, dataset: str, number: str) -> pd.DataFra
     terms |= {n: (dataset + WITH_BERT, s) for n, s in BERTS.items() if n in paper.index}
 
     def cell(term: tuple[str, str], column: str) -> str | None:
-        test, metric = column.split("_", 1) if number == "table2" else ("", column)
+        test, metric = column.split("_", 1) if number in OF_COCO else ("", column)
         folds = evidence.has(*term, "rank, 1K")
         if test == "coco5k" and not folds:
             return None  # it is another number of images

@@ -42,6 +42,7 @@ def tables(evidence: Evidence) -> Mapping[str, Callable[[], pd.DataFrame]]:
     every = {"table1": _table1, "table3": table3, "judges": _judges, "mining": mining}
     return {
         **{number: partial(of, evidence, name) for number, of in every.items()},
+        **({"plane": partial(plane, evidence, name)} if tier == "world" else {}),
         "retrieval": lambda: table(cells.named(rankings, "RSUM"), RETRIEVAL, cells.mean, None, 1),
         **{number: partial(beside_paper, evidence, name, number) for number in BESIDE},
     }
@@ -111,6 +112,31 @@ def mining(evidence: Evidence, dataset: str) -> pd.DataFrame:
     mined["of the true candidates, %"] = 100 * mined["true"] / total("candidates, true")
     mined["of all true pairs, %"] = 100 * mined["true"] / total("true")
     return mined.dropna(axis=1, how="all").round(1)
+
+
+def plane(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Gains over extra golden by the precision and recall of the candidates that are taken, with
+    95 % intervals: of the judge, and of the truth with errors put in.
+    """
+    judge = mining(evidence, dataset).loc["the judge"]
+    rows: dict[tuple, str] = {
+        ("all true pairs, candidates or not", 100, ""): name_of("dual", "both", "all"),
+        ("the judge", *judge.iloc[2:4].round().astype(int)): name_of("dual", "both", "miner"),
+        ("the judge, again", "", ""): name_of("dual", "both", "miner, again"),
+    }
+    rows |= {
+        ("truth with errors", round(100 * v.precision), round(100 * v.recall)): v.system
+        for v in systems.variants("world")
+        if (v.use, v.pairs) == ("both", "candidates") and v.family == "dual"
+    }
+    cells, reference = Cells(evidence, dataset), name_of("dual", REFERENCE)
+    rows = {row: name for row, name in rows.items() if cells.has((name, "mAP"))}
+
+    def cell(name: str, metric: str) -> str:
+        return cells.effect({(name, metric): 1, (reference, metric): -1}).told(2)
+
+    frame = table(rows, {"mAP": "mAP", "RSUM": "RSUM"}, cell)
+    return frame.rename_axis(["pairs", "precision, %", "recall, %"])
 
 
 def beside_paper(evidence: Evidence, dataset: str, number: str) -> pd.DataFrame:
