@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mmlib.suite.papers import PAPERS
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = {"flickr8k": "photos", "paper": "paper's data"}  # others are called as they are
+TITLES = {**KINDS, "world": "in the world"}
 Records = Sequence[Mapping[str, Any]]  # of `claims.Assessment.record`, of one tier
 Notebooks = Mapping[str, Mapping[str, Records]]  # notebook -> tier -> records
 
@@ -70,24 +72,39 @@ def _counts(notebooks: Notebooks) -> str:
 
 
 def _table(by_claim: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
-    """A row a tested claim and kind of data; those of controlled worlds below a row of its own."""
-    rows, usual = list[list[str]](), "world"
-    for claim, records in by_claim.items():
-        if "controlled" in records and usual == "world":
-            usual = "controlled"
-            rows.append(["*In controlled worlds:*", "", "", ""])
-        for tier, r in records.items():
-            first, kind = r is next(iter(records.values())), KINDS.get(tier, tier) * (tier != usual)
-            effect, low, high = (digits(r[key]) for key in ("effect", "low", "high"))
-            words = f"{r['verdict']}: {r['counts'].replace(' ·', '')}" if r["counts"] else r["words"]
-            rows.append([
-                ", ".join(filter(None, (claim * first, kind))),
-                words + ", *fragile*" * (r["firmness"] == "fragile"),
-                f"{effect} [{low}, {high}] {r['unit'] * first}".rstrip(),
-                digits(r["paper_effect"]) if first and r["paper_effect"] is not None else "",
-            ])  # fmt: skip
-    columns = ["claim, in the world", "verdict", "effect [95 %]", "paper"]
-    return pages.rows_table(columns, rows, around="")
+    """A row a tested claim, kinds of data side by side; controlled worlds below a row of their own.
+
+    The unit in the head is that of most claims; others say theirs.
+    """
+    tested = {claim: records for claim, records in by_claim.items() if records}
+    units = Counter(r["unit"] for records in tested.values() for r in records.values())
+    usual = max(units, key=lambda unit: units[unit], default="")
+    tiers = list(dict.fromkeys(chain.from_iterable(tested.values())))
+    tiers = [tier for tier in tiers if tier != "controlled"] or tiers
+    rows, apart = list[list[str]](), ["*In controlled worlds:*", *[""] * (len(tiers) + 1)]
+    for claim, records in tested.items():
+        if "controlled" in records and apart not in rows:
+            rows.append(apart)
+        shown = [records.get(tier) for tier in tiers if "controlled" not in records]
+        cells = [_cell(r, usual) if r else "" for r in shown or records.values()]
+        paper = next(iter(records.values()))["paper_effect"]
+        ends = [""] * (len(tiers) - len(cells)) + ["" if paper is None else digits(paper)]
+        rows.append([claim, *cells, *ends])
+    titles = [TITLES.get(tier, tier) for tier in tiers]
+    titles[:1] = [f"{title}, {usual} [95 %]" for title in titles[:1]]
+    return pages.rows_table(["claim", *titles, "paper"], rows, around="")
+
+
+def _cell(record: Mapping[str, Any], usual: str) -> str:
+    """A verdict with its counts, and its effect, with its unit where that is not the usual one."""
+    words = record["words"]
+    if record["counts"]:
+        words = f"{record['verdict']} {record['counts'].replace(' ·', '')}"
+    words += ", *fragile*" * (record["firmness"] == "fragile")
+    effect, low, high = (digits(record[key]) for key in ("effect", "low", "high"))
+    return (
+        f"{words}: {effect} [{low}, {high}] {record['unit'] * (record['unit'] != usual)}".rstrip()
+    )
 
 
 def digits(value: float) -> str:
