@@ -18,7 +18,6 @@ from mmlib.suite.papers import PAPERS
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = {"flickr8k": "photos", "paper": "paper's data"}  # others are called as they are
-TITLES = {**KINDS, "world": "in the world"}
 Records = Sequence[Mapping[str, Any]]  # of `claims.Assessment.record`, of one tier
 Notebooks = Mapping[str, Mapping[str, Records]]  # notebook -> tier -> records
 
@@ -90,21 +89,17 @@ def _table(by_claim: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
         paper = next(iter(records.values()))["paper_effect"]
         ends = [""] * (len(tiers) - len(cells)) + ["" if paper is None else digits(paper)]
         rows.append([claim, *cells, *ends])
-    titles = [TITLES.get(tier, tier) for tier in tiers]
-    titles[:1] = [f"{title}, {usual} [95 %]" for title in titles[:1]]
+    titles = [f"{KINDS.get(tier, tier)}, {usual} [95 %]" for tier in tiers]
     return pages.rows_table(["claim", *titles, "paper"], rows, around="")
 
 
 def _cell(record: Mapping[str, Any], usual: str) -> str:
     """A verdict with its counts, and its effect, with its unit where that is not the usual one."""
-    words = record["words"]
-    if record["counts"]:
-        words = f"{record['verdict']} {record['counts'].replace(' ·', '')}"
+    counts, unit = record["counts"].replace(" ·", ""), record["unit"]
+    words = f"{record['verdict']} {counts}" if counts else record["words"]
     words += ", *fragile*" * (record["firmness"] == "fragile")
     effect, low, high = (digits(record[key]) for key in ("effect", "low", "high"))
-    return (
-        f"{words}: {effect} [{low}, {high}] {record['unit'] * (record['unit'] != usual)}".rstrip()
-    )
+    return f"{words}: {effect} [{low}, {high}] {unit * (unit != usual)}".rstrip()
 
 
 def digits(value: float) -> str:

@@ -62,7 +62,7 @@ def test_the_ledger_has_a_row_a_tested_claim(tmp_path):
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert rows[2:5] == ["|world|1|1|1|1|2|–|", "|photos|1|–|1|1|–|1|", "|controlled|1|–|–|–|1|–|"]
     assert rows[5:] == [
-        "|claim|in the world, points [95 %]|photos|paper|",
+        "|claim|world, points [95 %]|photos, points [95 %]|paper|",
         "|---|---|---|---|",
         "|A A helps|supported: 3 [2.8, 3.2]|supported, small, *fragile*: .9 [.12, 1.7]|2.5|",
         "|C C helps|fails 1 + 1 ≈ 1 − 1 ?: −4 [−4.2, −3.8]|||",
