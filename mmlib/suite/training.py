@@ -53,7 +53,7 @@ class How:
                 _writer(str(log)).add_scalar(key, figures[key], len(history))
 
         def keep(model: Any, history: History, best: bool) -> None:
-            if not weights:
+            if not weights or not history:  # none: an untrained baseline
                 return
             number, target = 1, weights
             while target.exists():  # an ensemble has several

@@ -40,12 +40,13 @@ def make(folder, how=How(), seeds=range(1), **more):
 
 def test_weights_of_the_chosen_epoch_are_kept_with_a_card(tmp_path):
     make(tmp_path)  # finished without weights
-    plain = make(tmp_path / "b", How(weights=tmp_path / "kept"), range(2))
+    how = How(weights=tmp_path / "kept")
+    plain = make(tmp_path / "b", how, range(2))
     for _ in range(2):  # trained again, or not at all: the same files
         paths = sorted((tmp_path / "kept").rglob("*.safetensors"))
         names = [path.relative_to(tmp_path / "kept").as_posix() for path in paths]
         assert names == [f"odd/{s}/{n}.safetensors" for s in "ab" for n in (0, 1)]
-        make(tmp_path / "c", How(weights=tmp_path / "kept"), range(2))
+        make(tmp_path / "c", how, range(2))
     with safe_open(paths[1], "np") as file:
         card, bias = file.metadata()["card"], file.get_tensor("bias")
     losses = plain.curves("odd", "a", "dev_loss")[1]
@@ -56,6 +57,8 @@ def test_weights_of_the_chosen_epoch_are_kept_with_a_card(tmp_path):
     )
     assert f"dev_loss {losses[best]:.4g}" in card
     assert float(bias.sum()) ** 2 == pytest.approx(losses[best], rel=1e-5)
+    untrained = how(tiny_jobs.jobs([5])[0], Run(checkpoint=tmp_path / "k.pt"))
+    untrained.keep(None, [], False)
     assert plain.values("odd", "a", "AUC", [1])[0, 1] == pytest.approx(6.2 + bias[0], rel=1e-5)
 
 
