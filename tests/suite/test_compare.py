@@ -103,13 +103,6 @@ def test_scores_in_another_order_or_all_alike_are_said(beside, scores):
         assert str(beside(wrong)).startswith("These scores are hardly")
 
 
-def test_equal_scores_count_against_the_right_one(beside, scores):
-    low, true = np.rint(scores), IMAGE_OF == np.arange(IMAGES)[:, None]
-    against, favoured = (beside(low + sign * 1e-9 * true).results.iloc[0] for sign in (-1, 1))
-    assert beside(low).results.iloc[0].equals(against)
-    assert float(favoured.rsum) > float(against.rsum)
-
-
 def test_a_recorded_system_given_back_differs_by_nothing(beside, scores):
     """Of one seed is recorded, as of HARD, what these scores come to."""
     values = per_item(ranks_of_scores(scores, IMAGE_OF))
