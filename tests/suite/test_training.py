@@ -57,8 +57,7 @@ def test_weights_of_the_chosen_epoch_are_kept_with_a_card(tmp_path):
     )
     assert f"dev_loss {losses[best]:.4g}" in card
     assert float(bias.sum()) ** 2 == pytest.approx(losses[best], rel=1e-5)
-    untrained = how(tiny_jobs.jobs([5])[0], Run(checkpoint=tmp_path / "k.pt"))
-    untrained.keep(None, [], False)
+    how(tiny_jobs.jobs([5])[0], Run("cpu", tmp_path / "k.pt")).keep(None, [], False)  # untrained
     assert plain.values("odd", "a", "AUC", [1])[0, 1] == pytest.approx(6.2 + bias[0], rel=1e-5)
 
 
