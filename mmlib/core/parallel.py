@@ -63,9 +63,13 @@ def connect(address: str) -> "Client":
     """A client of the Dask scheduler at "tcp://host:8786" or "tls://…". Raises DataError."""
     from distributed import Client
 
+    class Caller(Client):
+        def start(self, **how: Any) -> None:  # else a server that says nothing is waited for
+            super().start(**how, callback_timeout=2 * PATIENCE)
+
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # it is raised here
     try:
-        return Client(address, timeout=PATIENCE)
+        return Caller(address, timeout=PATIENCE)
     except Exception as error:  # many kinds: no host, port or certificate, another kind of server
         reason = f"{error}".strip().partition("\n")[0] or type(error).__name__
         raise DataError(f"no Dask scheduler answers at {address} ({reason})") from None

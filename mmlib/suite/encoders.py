@@ -16,7 +16,7 @@ from PIL import Image, UnidentifiedImageError
 from safetensors import safe_open
 from torch import Tensor
 
-from mmlib.core.errors import DataError
+from mmlib.core.errors import DataError, Problem
 from mmlib.core.files import file_hash, read_tensors, regular_file
 from mmlib.core.paths import PACKAGE
 from mmlib.features.store import UNREADABLE, rgb
@@ -183,7 +183,7 @@ def python_file(path: Path) -> Encoder:
     """
     sys.path.insert(0, str(regular_file(path, "name a .py file").resolve().parent))
     with running(path):
-        functions = runpy.run_path(str(path))
+        functions = runpy.run_path(str(path.resolve()))
     if lacking := [name for name in FUNCTIONS if not callable(functions.get(name))]:
         raise DataError(f"{path}: has no function {lacking[0]}")
 
@@ -203,16 +203,25 @@ def python_file(path: Path) -> Encoder:
 
 @contextmanager
 def running(path: Path) -> Iterator[None]:
-    """Run a user's code; what it prints goes to stderr, as does the traceback of its error.
+    """Run a user's code, of which stderr gets what it prints.
 
-    Raises DataError for whatever it raises.
+    Raises DataError with its file and line for whatever it raises, SystemExit too.
     """
     try:
         with redirect_stdout(sys.stderr):
             yield
-    except Exception as error:
-        traceback.print_exc()
-        raise DataError(f"{path}: its code fails with {type(error).__name__}: {error}") from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        frames = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+        if isinstance(error, SyntaxError):
+            frames.append((error.filename or "", error.lineno))
+        users = [
+            (file, line) for file, line in frames if Path(file).parent == path.parent.resolve()
+        ]
+        file, line = (users or [(str(path), None)])[-1]
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise DataError(Problem(path.with_name(Path(file).name), line, reason, "mend it")) from None
 
 
 def hugging_face(folder: Path, device: str = "cpu") -> Encoder:

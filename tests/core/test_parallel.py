@@ -1,6 +1,7 @@
 """Work ahead, over processes, on a cluster: order, errors, and no word about replaced workers."""
 
 import gc
+import socket
 import subprocess
 import sys
 import threading
@@ -117,10 +118,14 @@ def test_a_scheduler_that_is_lost_or_never_answers_is_one_line(tmp_path, monkeyp
         cluster.sync(cluster.scheduler.close)
         with pytest.raises(DataError, match=told):
             list(results)
-    for wrong in ("tcp://a:b", "nonsense://x", "tcp://127.0.0.1:1"):
-        gc.collect()  # a client that is freed while another one starts would wait for it
-        with pytest.raises(DataError, match=f"^no Dask scheduler answers at {wrong} .*$"):
-            connect(wrong)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        for wrong in ("tcp://a:b", "nonsense://x", "tcp://127.0.0.1:1", address):
+            gc.collect()  # a client that is freed while another one starts would wait for it
+            with pytest.raises(DataError, match=f"^no Dask scheduler answers at {wrong} .*$"):
+                connect(wrong)
     assert "distributed.client" not in {record.name for record in caplog.records}
 
 
