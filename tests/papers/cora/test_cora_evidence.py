@@ -70,7 +70,7 @@ def test_what_was_not_run_is_not_tested(evidence):
     left = without(evidence, "CORA", "Two-step, caption losses", QUERY_TIME)
     parts = {claim.id: claim.effects(left) for claim in CLAIMS}
     assert {name for name, of in parts.items() if not isinstance(of, str)} == {
-        "C1", "C3", "C5c", "C7", "H2",
+        "C1", "C12", "C3", "C5c", "C7", "H2",
     }  # fmt: skip
     assert list(parts["C3"]) == ["world: Joint − (Joint + FC)"]
     assert len(parts["C1"]) == 2  # of the three losses those that can be told

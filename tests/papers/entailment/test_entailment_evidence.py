@@ -69,7 +69,8 @@ def test_the_papers_effects_follow_from_its_printed_tables():
         "C2": t3.precision["Ours"] - t3.precision[branches].mean(),
         "C3": f05["Ours"] - f05[[*rest, "w/o VE Data"]].mean(),
         "C3b": f05[rest].mean() - f05["w/o VE Data"], "C4": f05["Ours"] - f05["w/o BERT"],
-        "C8": np.mean(recalls), "C9": changes[:, :2].mean(), "C9c": changes[:, 2].mean(),
+        "C8": np.mean(recalls), "C8c": max(recalls),
+        "C9": changes[:, :2].mean(), "C9c": changes[:, 2].mean(),
         "C13": t3.accuracy["Ours"] - max(entailed, 100 - entailed),
     }  # fmt: skip
     assert printed == {name: pytest.approx(value, abs=0.0051) for name, value in wanted.items()}
