@@ -119,8 +119,7 @@ def record(
                 took[key[:2]] = answer.seconds
             return _left(todo, took, at_once)
 
-        def watch(bar: Any) -> AbstractContextManager:
-            """Shows beside the bar the last epoch of any training, and what is left."""
+        def watch(bar: Any) -> AbstractContextManager:  # the last epoch, and what is left
             left = partial(_left, todo, took, at_once)
             return shown(resources.jobs, lambda text: bar.set_postfix_str(f"{text}; {left()}"))
 
