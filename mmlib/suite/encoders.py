@@ -169,7 +169,7 @@ def world_retriever(path: Path) -> Encoder:
 
     vocabulary = set(words.words)
     return Encoder(
-        path, CARD.format(made, len(words)), file_hash(path), image_vectors, text_vectors,
+        path, CARD.format(made, len(words.words)), file_hash(path), image_vectors, text_vectors,
         lambda text: len(words.ids(text)) <= MAX_WORDS,
         lambda text: [w for w in tokenize(text) if w.isalnum() and w not in vocabulary],
     )  # fmt: skip

@@ -133,10 +133,12 @@ def test_the_grid_trains_what_differs_and_scores_what_can_be_had(arrays):
         dataset: [j.system["system"] for j in trained if (j.dataset, j.seed) == (dataset, 1)]
         for dataset in data_sets
     }
-    # There the main systems have hard negatives, and documents are not square.
-    variants = ["DC, averaged negatives", "AP, averaged negatives", "AP, b = 20", "AP, b = 30"]
+    # There the main systems have hard negatives, and documents of "organic" are square.
+    negatives = [f"{name}, b = {b}" for name in ("AP", "DC") for b in (20, 30)]
+    variants = [*(f"{name}, averaged negatives" for name in ("DC", "AP")), *negatives]
+    variants += ["AP, a quarter of the width", "AP, half the width"]
     assert names["story"] == [*SYSTEMS, *variants]
-    assert names["organic"] == [name for name in SYSTEMS if name != "TK"]
+    assert names["organic"] == [*(name for name in SYSTEMS if name != "TK"), *variants]
     assert names[UNLABELLED] == ["AP"]
     distinct = {tuple(j.system.items()) for j in trained if j.dataset == "story"}
     assert len(distinct) == len(names["story"])
