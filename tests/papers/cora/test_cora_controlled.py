@@ -17,6 +17,7 @@ from mmlib.world.graphs import CaptionGraph, Edge, Node
 from mmlib.world.schema import Scene, Thing
 
 SMALL = Dials(kinds=12, colours=12, families=6)
+RECORDED = controlled.RECORDED
 LONGER = ", three times as long"  # trained so, on the same captions
 IN_SENTENCES = {"drawn, in the world's grammar": 80, "drawn, in sentences": 58}
 RELATED = replace(SMALL, structure="relations")
@@ -101,7 +102,7 @@ def test_dials_of_which_no_family_can_be_made(change):
 
 @pytest.mark.parametrize(
     ("collection", "right"),
-    [*((made, IN_SENTENCES.get(name.removesuffix(LONGER), 25)) for name, made in controlled.RECORDED.items()),
+    [*((made, IN_SENTENCES.get(name.removesuffix(LONGER), 25)) for name, made in RECORDED.items()),
      (Clarity(families=True, captions=(), boxes=True), 92), (world.CLARITY["clear"], 26)],
 )  # fmt: skip
 def test_words_tell_a_picture_only_where_captions_leave_out_things(collection, right):
