@@ -68,12 +68,12 @@ def new_draft(content: PartialScene, rng: np.random.Generator, general: bool) ->
 
 def edited(
     content: PartialScene, edit: str, rng: np.random.Generator, accept: Callable[[Caption], bool]
-) -> tuple[Caption, Caption] | None:
-    """A caption of the content, and one that says one thing otherwise.
+) -> tuple[Caption, str] | None:
+    """A caption that says one thing otherwise than the content, and the text that it is made of.
 
     The edit is made in the scene: its changed copy is captioned with the same random choices as
-    the scene, and taken where the two captions differ in that fact and in few words only; "number"
-    adds a thing of one sort, which seldom takes few words.
+    the scene, and taken where the two captions differ in that fact and in few words only. "number"
+    adds a thing of one sort, and seldom has a text that it is made of in few words: then it is "".
 
     edit: one of `systems.EDITS`. accept: which captions may be edited. None where 12 tries find
     nothing.
@@ -97,7 +97,7 @@ def edited(
             added = len(scene.things) - 1
             minimal = any(len(after.alike(n)) > 1 for n, i in after.thing_of.items() if i == added)
         if minimal and accept(before.caption):
-            return before.caption, after.caption
+            return after.caption, before.caption.text if few else ""
     return None
 
 

@@ -51,33 +51,49 @@ _MATCHES = 15  # true hypotheses tried to match a false one
 class Hypothesis:
     """A sentence, what it says, and whether that is so in the scene that it is about.
 
-    edit: "own", "general", "foreign", "untold" or one of EDITS.
+    edit: "own", "general", "foreign", "untold" or one of EDITS. original: the true caption that was
+    edited, "" where there is none.
     """
 
     text: str
     graph: CaptionGraph
     truth: bool
     edit: str
+    original: str = ""
 
 
-def draw(
-    origin: str, content: PartialScene, scene: Scene, rng: np.random.Generator,
-    accept: Callable[[Caption], bool] = lambda caption: True,
-) -> Hypothesis | None:  # fmt: skip
-    """A hypothesis of a part of the scene: "own", "general" or an edit of an accepted caption.
+def hypotheses(
+    scene: Scene, rng: np.random.Generator, others: Sequence[Scene] = (), each: int = 1
+) -> tuple[Hypothesis, ...]:
+    """Hypotheses of all origins about a scene, up to `each` of every origin.
 
-    None where there is none, as where nothing in the scene can be edited that way. Its truth is
-    looked up: an edit may come out true.
+    There may be none of an origin, as where nothing in the scene can be edited that way. Those from
+    "own" and "general" are true; the others mostly false, but their truth is looked up.
+    others: scenes to take foreign captions from.
     """
+    drawn: list[Hypothesis | None] = []
+    for _ in range(each):
+        for origin in ("own", "general", *EDITS):
+            drawn.append(_draw(origin, PartialScene(scene), scene, rng, lambda caption: True))
+        if others:
+            drawn.append(_Maker(scene, 1.0, rng, others).foreign("ve"))
+    return tuple(dict.fromkeys(hypothesis for hypothesis in drawn if hypothesis))
+
+
+def _draw(
+    origin: str, content: PartialScene, scene: Scene, rng: np.random.Generator,
+    accept: Callable[[Caption], bool],
+) -> Hypothesis | None:  # fmt: skip
+    # A hypothesis of a part of the scene: "own", "general" or an edit of an accepted one.
+    caption, original = None, ""
     if origin in EDITS:
-        pair = edited(content, origin, rng, accept)
-        caption = pair and pair[1]
-    else:
-        draft = new_draft(content, rng, origin == "general")
-        caption = draft.caption if draft and accept(draft.caption) else None
+        caption, original = edited(content, origin, rng, accept) or (None, "")
+    elif draft := new_draft(content, rng, origin == "general"):
+        caption = draft.caption if accept(draft.caption) else None
     if caption is None:
         return None
-    return Hypothesis(caption.text, caption.graph, satisfies(scene, caption.graph), origin)
+    truth = satisfies(scene, caption.graph)
+    return Hypothesis(caption.text, caption.graph, truth, origin, original)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,8 +197,8 @@ class _Maker:
     def draw(self, origin: str, form: str) -> Hypothesis | None:
         # Of what is entailed by the captions for "te", else of all that is in the scene.
         if form == "te":
-            return draw(origin, self.content, self.scene, self.rng, self.follows)
-        return draw(origin, PartialScene(self.scene), self.scene, self.rng)
+            return _draw(origin, self.content, self.scene, self.rng, self.follows)
+        return _draw(origin, PartialScene(self.scene), self.scene, self.rng, lambda caption: True)
 
     def true(self, form: str) -> Hypothesis | None:
         return self.draw(pick_weighted(self.rng, _TRUE), form)
