@@ -18,6 +18,7 @@ from mmlib.core.records import CaptionedImages
 from mmlib.data import flickr8k
 from mmlib.papers.cora.data import controlled, load_study, world
 from mmlib.papers.cora.data import swaps as swapped
+from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.method import per_item, right_in_family, swap_values
 from mmlib.papers.cora.run.batches import Split
 from mmlib.papers.cora.run.systems import ORDER, THINGS, TRIGRAMS, original
@@ -186,19 +187,18 @@ def swaps(
         raise DataError("swaps are of photographs and take a model: --tier flickr8k, no .npy file")
     model = read(source)
     evidence, dataset = record.read("03", flickr8k.NAME, folder), flickr8k.NAME + THINGS
-    images, train = (flickr8k.load(split, features=None) for split in ("test", "train"))
-    captions = [caption for group in images.captions for caption in group]
-    training = (caption for group in train.captions for caption in group)
-    graphs = scenegraph.parse(captions)
-    exchanged, _, rows, _ = swapped.with_plausible(captions, graphs, training)
-    image_of = np.repeat(np.arange(len(images.captions)), [*map(len, images.captions)])
-    split = Split(_vectors(model, images), image_of, {}, rows)
+    collection = Captions({s: flickr8k.load(s, features=None) for s in ("test", "train")}, {})
+    captions, training = map(collection.captions, ("test", "train"))
+    exchanged, _, rows, _ = swapped.with_plausible(captions, scenegraph.parse(captions), training)
+    image_of = collection.image_of("test")
+    split = Split(_vectors(model, collection.images["test"]), image_of, {}, rows)
+    model.say_unread(captions, "captions")
     own, other = (
-        (split.features[of] * model.encode_texts(texts)).sum(axis=1)
+        model.cosines(split.features, model.encode_texts(texts))[of, np.arange(len(of))]
         for of, texts in ((image_of, captions), (split.image_of_swaps, exchanged))
     )
     told, recorded = {}, told_swaps(evidence, dataset)
-    for metric, values in swap_values(own, other, rows, len(images.captions)).items():
+    for metric, values in swap_values(own, other, rows, len(split.features)).items():
         known = evidence.values(dataset, TRIGRAMS["system"], metric)
         if known.shape[1:] != values.shape or (np.isnan(known) != np.isnan(values)).any():
             problem = "are other captions, or parsed otherwise, than the recorded ones"
