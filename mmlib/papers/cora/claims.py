@@ -1,6 +1,5 @@
 """The claims of paper 03: words of `claims.yaml`, and the effects that no weighted sum gives."""
 
-from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -96,9 +95,8 @@ def query_time(evidence: Evidence) -> Effects:
     return slopes or "no query was timed"
 
 
-FUNCTIONS: Mapping[str, Callable[..., Effects]] = {
-    "C6": rich, "C6b": partial(rich, others=True), "C11": query_time,
-}  # fmt: skip
-ALL_CLAIMS = claims_of(__file__, VOCABULARY, FUNCTIONS)
+ALL_CLAIMS = claims_of(
+    __file__, VOCABULARY, {"C6": rich, "C6b": partial(rich, others=True), "C11": query_time}
+)
 # Those of the paper's own tables; the others are about the controlled collections.
 CLAIMS = tuple(claim for claim in ALL_CLAIMS if CONTROLLED_TIER not in claim.tiers)

@@ -7,7 +7,7 @@ cosines M (n, m). Training compares whole documents through a set similarity (DC
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from mmlib.core.ranking import chance_among_first
 from mmlib.features.gru import PackedGRU
-from mmlib.papers.links.data.arrays import LONG, Arrays, Batch, Batches, Split
+from mmlib.papers.links.data.arrays import Arrays, Batch, Batches, Split
 
 METRICS = ("AUC", "p@1", "p@5")
 Negatives = Literal["hard", "mean"]
@@ -69,10 +69,6 @@ class Settings:
     feature_power: float = 0.0
     word_scale: float = 1.0
     warmup_fraction: float = 0.0
-
-    def applied(self, dataset: str) -> "Settings":
-        """These, with 50 words of a sentence in place of 20 where sentences are long (§5)."""
-        return replace(self, max_words=50) if dataset in LONG else self
 
 
 # --- Encoders --------------------------------------------------------------------------------

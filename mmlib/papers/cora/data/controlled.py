@@ -65,12 +65,8 @@ class Dials:
 
 # Of each collection on record its dials, or of a drawn one what is clear in it.
 RECORDED: dict[str, Dials | Clarity] = {
-    name: Clarity(families=True, **dials["drawn"])
-    if "drawn" in dials
-    else Dials(
-        **{dial: value for dial, value in dials.items() if dial not in ("longer", "systems")}
-    )
-    for name, dials in CONTROLLED.items()
+    name: Dials(**of["made"]) if "made" in of else Clarity(families=True, **of["drawn"])
+    for name, of in CONTROLLED.items()
 }
 
 

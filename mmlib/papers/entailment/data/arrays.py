@@ -20,12 +20,10 @@ from mmlib.core.jobs import as_bytes
 from mmlib.core.records import Kind, Samples
 from mmlib.features.backbones import read_weights
 from mmlib.features.bert import check_files
-from mmlib.features.encoders import Shape
 from mmlib.features.words import CLS, SEP, SPECIAL, UNKNOWN, Reader, TokenStates, Words, padded
 from mmlib.papers.entailment.method.calibration import Frozen, Scale
 from mmlib.papers.entailment.method.classifier import INDICATORS, Batch, Settings
-from mmlib.papers.entailment.method.retrievers import MAX_WORDS, AlignFuse, build
-from mmlib.papers.entailment.run.systems import RetrieverTraining
+from mmlib.papers.entailment.method.retrievers import MAX_WORDS
 
 SPLITS = ("train", "val", "test")
 PIECES = "embeddings.word_embeddings.weight"  # of a BERT
@@ -220,15 +218,6 @@ def open_image(collections: Sequence[Any], ends: np.ndarray, row: int) -> Image.
     """The picture of a row of the table. ends: first row of each collection, and the last."""
     number = int(np.searchsorted(ends, row, side="right")) - 1
     return collections[number].open_image(row - int(ends[number]))
-
-
-def read_retriever(
-    weights: Mapping[str, Tensor], shape: Shape, space: int, images: np.ndarray, vocabulary: int
-) -> AlignFuse:
-    """An ALBEF-like retriever with trained weights. images: an image table."""
-    model = build("align", RetrieverTraining(shape, {}, {}, space), images, vocabulary)
-    model.load_state_dict(weights)
-    return model
 
 
 def starts_of(weights: Mapping[str, Tensor], text: Path | None = None) -> dict[str, Tensor]:

@@ -155,7 +155,8 @@ def study_of(
             copied = Counter(n.partition(".")[0] for n in sorted(load_pretrained(judge, starts)))
             said = f"from {folder}; copied of {len(judge.state_dict())} tensors: {dict(copied)}"
         print(f"judges start {said}", file=sys.stderr)
-    retriever = tables.read_retriever(start, plan.transformers, plan.space, images, len(words))
+    retriever = build("align", plan, images, len(words))
+    retriever.load_state_dict(start)
     stems = Weights(collections["train"].captions)
     encoders = frozen(retriever, words, images, texts, stems, merged, states)
     words.read({*texts, *premises, *(t for some in samples.values() for t in some.premise)})

@@ -25,6 +25,7 @@ from mmlib.papers.entailment.data.arrays import SPLITS, Split, Study, flat, samp
 from mmlib.papers.entailment.data.hypotheses import entailment_set, false_negatives, noisy
 from mmlib.papers.entailment.data.premises import merged as merged_captions
 from mmlib.papers.entailment.method.calibration import Frozen, frozen
+from mmlib.papers.entailment.method.retrievers import build
 from mmlib.papers.entailment.method.revision import candidates
 from mmlib.papers.entailment.run.systems import Budget
 
@@ -38,7 +39,7 @@ RETRIEVERS = PACKAGE / "world" / "retrievers.safetensors"
 
 def load(budget: Budget, seed: int) -> Study:
     """Generated scenes. Pictures of retrievers, then of judges' candidates, then of hypotheses."""
-    cores, plan = os.cpu_count() or 1, budget.retrieval
+    cores = os.cpu_count() or 1
     drawn = {s: world.captioned_images(s, n, seed, workers=cores) for s, n in IMAGES.items()}
     drawn["judges"] = world.captioned_images("train", sum(JUDGES.values()), seed + 1, workers=cores)
     sets = [entailment_set(s, n, seed + 2, PARTIAL, workers=cores) for s, n in EDITED.items()]
@@ -77,7 +78,8 @@ def load(budget: Budget, seed: int) -> Study:
     weights = {n.removeprefix("align."): v.float() for n, v in load_file(RETRIEVERS).items()}
     texts = sorted({t for c in captions for t in c} | tables.sentences_of(edited.values(), merged))
     words.read(texts)
-    retriever = tables.read_retriever(weights, plan.transformers, plan.space, images, len(words))
+    retriever = build("align", budget.retrieval, images, len(words))
+    retriever.load_state_dict(weights)
     stems = Weights(drawn["train"].captions)
     encoders = frozen(retriever, words, images, texts, stems, merged)
     fits = dict(zip(drawn, truth, strict=True))

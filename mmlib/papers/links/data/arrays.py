@@ -18,7 +18,7 @@ from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Docume
 if TYPE_CHECKING:
     from mmlib.papers.links.method import Settings
 
-LONG = ("organic", "diy", UNLABELLED)  # documents of long sentences
+LONG, LONGEST = ("organic", "diy", UNLABELLED), 50  # documents of long sentences, words read (§5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,8 @@ def prepare(corpus: Corpus, settings: "Settings") -> Arrays:
         vectors = read_word_vectors(path, {word for sentence in distinct for word in sentence})
     else:
         vectors = text.train_word2vec(distinct, settings.word_width, seed=0)
-    ids, lengths = vocabulary.encode(tokens, settings.applied(corpus.name).max_words)
+    longest = LONGEST if corpus.name in LONG else settings.max_words
+    ids, lengths = vocabulary.encode(tokens, longest)
     words = text.embedding_matrix(vocabulary, settings.word_width, 0, vectors).numpy()
     rows = np.unique(np.concatenate([corpus.rows(d) for d in corpus.train]))
     features = corpus.features - corpus.features[rows].mean(axis=0)
