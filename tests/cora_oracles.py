@@ -6,6 +6,7 @@
 import math
 
 import numpy as np
+from scipy.special import softmax
 
 # --- Layers --------------------------------------------------------------------------------------
 
@@ -21,11 +22,6 @@ def layer_norm(w, name, x):
 
 def relu(x):
     return np.maximum(x, 0.0)
-
-
-def softmax(scores):
-    powers = [math.exp(s - max(scores)) for s in scores]
-    return [p / sum(powers) for p in powers]
 
 
 def positions(count, width):
@@ -217,19 +213,6 @@ def caption(w, objects, relations, system):
 
 
 # --- Losses --------------------------------------------------------------------------------------
-
-
-def hardest(s, same, margin, hard=True):
-    """The image terms and the caption terms; each a list."""
-    n = len(s)
-    images, captions = [], []
-    for i in range(n):
-        others = [j for j in range(n) if not same[i][j]]
-        for terms, rivals in ((images, [s[i][j] for j in others]),
-                              (captions, [s[j][i] for j in others])):  # fmt: skip
-            hinges = [max(0.0, margin + r - s[i][i]) for r in rivals] or [0.0]
-            terms.append(max(hinges) if hard else sum(hinges) / len(hinges))
-    return images, captions
 
 
 def contrastive(s, positive, temperature):

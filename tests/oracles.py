@@ -1,6 +1,6 @@
 """Brute force: slow, plain answers to compare the fast code with. Nothing here uses mmlib.
 
-Rows are sentences and columns images, as everywhere in paper 04.
+Rows are sentences and columns images in paper 04, images and captions elsewhere.
 """
 
 from itertools import combinations, permutations
@@ -47,19 +47,19 @@ def similarity(matrix, name: str) -> float:
     return tk(matrix, k) if name.startswith("TK") else ap(matrix, k)[0]
 
 
-def loss_terms(q, margin: float, negatives: str) -> tuple[list, list]:
-    """Image terms and sentence terms of each document."""
+def loss(q, margin: float = 0.2, negatives: str = "hard", same=None) -> float:
+    """The mean hinge of rows plus that of columns; same (D, D): which pairs are no negatives.
+
+    Whoever has no negative costs nothing.
+    """
     pool = max if negatives == "hard" else (lambda values: sum(values) / len(values))
-    size = len(q)
-    others = [[j for j in range(size) if j != i] for i in range(size)]
-    image = [pool([max(0, margin - q[i][i] + q[i][j]) for j in others[i]]) for i in range(size)]
-    sentence = [pool([max(0, margin - q[i][i] + q[j][i]) for j in others[i]]) for i in range(size)]
-    return image, sentence
-
-
-def loss(q, margin: float = 0.2, negatives: str = "hard") -> float:
-    image, sentence = loss_terms(q, margin, negatives)
-    return float(np.mean(image) + np.mean(sentence))
+    size, same = len(q), np.eye(len(q)) if same is None else same
+    others = [[j for j in range(size) if not same[i][j]] for i in range(size)]
+    sides = [
+        [pool([max(0, margin - s[i][i] + s[i][j]) for j in others[i]] or [0]) for i in range(size)]
+        for s in (q, np.transpose(q))
+    ]
+    return float(np.mean(sides[0]) + np.mean(sides[1]))
 
 
 def auc(scores, links) -> float:

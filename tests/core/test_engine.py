@@ -108,16 +108,9 @@ def cluster():
 
 
 @pytest.mark.slow
-def test_a_cluster_gives_the_same_table_as_processes_do(tmp_path, cluster):
-    here = run(tmp_path / "here", workers=1)
-    found = run(tmp_path / "cluster", cluster=cluster)
-    pd.testing.assert_frame_equal(found, here)
-    # What a cluster has finished is taken from the same folder.
-    pd.testing.assert_frame_equal(run(tmp_path / "cluster", cluster="tcp://no:1"), here)
-
-
-@pytest.mark.slow
-def test_a_worker_killed_in_the_middle_loses_nothing(tmp_path, cluster):
+def test_a_cluster_gives_the_same_table_and_a_worker_killed_in_the_middle_loses_nothing(
+    tmp_path, cluster
+):
     here = run(tmp_path / "here", workers=1)
     killed = tmp_path / "cluster" / "kill"
     killed.parent.mkdir()
@@ -129,6 +122,8 @@ def test_a_worker_killed_in_the_middle_loses_nothing(tmp_path, cluster):
     assert not killed.exists()
     assert len(set(before.values()) - set(after.values())) == 1
     pd.testing.assert_frame_equal(found, here)
+    # What a cluster has finished is taken from the same folder.
+    pd.testing.assert_frame_equal(run(killed.parent, cluster="tcp://no:1"), here)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -175,17 +175,14 @@ def test_a_step_may_have_several_losses_and_no_dev_loss():
 
 
 def test_the_rate_of_a_plateau_and_that_of_a_cosine_fall():
-    rates = [h["rate"] for h in run()[1]]
-    assert rates[0] < 0.05
-    assert rates == sorted(rates, reverse=True)
-    assert rates[-1] == pytest.approx(0, abs=1e-9)
-    plateau = [h["rate"] for h in run(plateau=True)[1]]
-    losses = [h["dev_loss"] for h in run(plateau=True)[1]]
+    steps = range(STEPS, EPOCHS * STEPS + 1, STEPS)
+    rates = [0.05 * warm_up_cosine(step, EPOCHS * STEPS, 2) for step in steps]
+    assert [h["rate"] for h in run()[1]] == pytest.approx(rates)
     best, rate = math.inf, 0.05
-    for found, loss in zip(plateau, losses, strict=True):
-        assert found == pytest.approx(rate)  # as the epoch was trained
-        rate *= 0.5 if loss > best * (1 - 1e-4) else 1
-        best = min(best, loss)
+    for epoch in run(plateau=True)[1]:
+        assert epoch["rate"] == pytest.approx(rate)  # as the epoch was trained
+        rate *= 0.5 if epoch["dev_loss"] > best * (1 - 1e-4) else 1
+        best = min(best, epoch["dev_loss"])
 
 
 def test_the_warm_up_is_linear_and_then_half_a_cosine():

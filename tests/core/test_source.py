@@ -57,15 +57,6 @@ def test_a_change_in_what_is_imported_and_no_other_changes_the_hash(package, nam
     assert (before != after) == (name in COUNTED)
 
 
-def test_a_module_stands_for_itself_and_all_that_it_imports(package):
-    names = {"papers.tiny.model", "core.used", "features", "features.late", "data", "data.sets"}
-    assert source.imported_modules(MODULE) == {
-        "mmlib",
-        "mmlib.claims",
-        *(f"mmlib.{name}" for name in names),
-    }
-
-
 def test_several_modules_have_one_hash_in_any_order(package):
     one, two = "mmlib.core.used", "mmlib.core.other"
     assert source.source_hash(one, two) == source.source_hash(two, one)

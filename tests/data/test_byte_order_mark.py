@@ -1,25 +1,13 @@
 """Texts of users may begin with a byte order mark: the small data sets of these tests do."""
 
 import ast
-import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import test_links_paper
 
 import mmlib
 from mmlib.core.errors import DataError
 from mmlib.data.tables import text_lines
-from mmlib.papers.links.data.paper import read_corpus
-
-
-def test_documents_with_a_mark(tmp_path):
-    texts = {"docs.json": test_links_paper.DOCS, "id2row.json": test_links_paper.ROWS}
-    for name, content in texts.items():
-        (tmp_path / name).write_text(json.dumps(content), encoding="utf-8-sig")
-    np.save(tmp_path / "features.npy", np.ones((6, 3), np.float32))
-    assert len(read_corpus(tmp_path).train) == len(test_links_paper.DOCS["train"])
 
 
 def test_lines_lose_their_ends_and_the_mark_and_a_damaged_one_is_named(tmp_path):

@@ -164,19 +164,3 @@ def test_captions_come_by_their_number_not_by_their_place(tmp_path):
     path.write_text("\n".join(path.read_text(MARKED).splitlines()[::-1]) + "\n")
     assert flickr8k.load("test", folder).captions == sound.captions
     assert flickr8k.read_captions(folder)[NAMES[0]][3] == 'A "3", caption of 0 .'
-
-
-@pytest.mark.real
-def test_real_counts_and_splits(real_data):
-    folder = real_data / "flickr8k"
-    captions = flickr8k.read_captions(folder)
-    assert len(captions) == 8091
-    assert {len(texts) for texts in captions.values()} == {5}
-    splits = {name: set(ids) for name, ids in flickr8k.read_splits(folder).items()}
-    assert {name: len(ids) for name, ids in splits.items()} == flickr8k.SPLITS
-    assert len(set().union(*splits.values())) == 8000
-    assert len(captions.keys() - set().union(*splits.values())) == 91
-    data = flickr8k.load("test", folder)
-    assert data.features.shape == (1000, 16, 192)
-    assert data.open_image(0).mode == "RGB"
-    assert data.captions[0] == tuple(captions[data.ids[0]])

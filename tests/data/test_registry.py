@@ -176,15 +176,6 @@ def test_mirrors_are_tried_in_turn(server, tmp_path):
     assert names(tmp_path) == ["set.bin"]
 
 
-def test_interrupt_leaves_no_file_under_the_final_name(server, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr("mmlib.data.registry.os.replace", Mock(side_effect=KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            download(server.urls, tmp_path / "set.bin")
-    assert not (tmp_path / "set.bin").exists()
-    assert download(server.urls, tmp_path / "set.bin").read_bytes() == BODY
-
-
 # Archives
 
 

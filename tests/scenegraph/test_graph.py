@@ -13,7 +13,6 @@ import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 import pytest
-import scripts
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -578,31 +577,4 @@ def test_a_drawing_shows_every_label():
     plt.close(axes.figure)
 
 
-def test_objects_do_not_overlap_and_weights_widen_edges():
-    figure, own = plt.subplots(figsize=(9, 5))
-    weights = {(0, 1): 1.0, (1, 2): 0.1, (0, (0, 0)): 0.5}
-    axes = draw(RICH, own, weights, title="")
-    assert axes is own
-    wide, narrow, plain = (patch.get_linewidth() for patch in axes.patches)
-    assert wide > plain > narrow
-    assert "jump over 100%" in {text.get_text() for text in axes.texts}
-    assert axes.get_title() == ""
-    names = {"construction\nworkers", "fence", "dog"}
-    figure.canvas.draw()
-    boxes = [t.get_window_extent() for t in axes.texts if t.get_text() in names]
-    assert len(boxes) == 3
-    for i, box in enumerate(boxes):
-        assert not any(box.overlaps(other) for other in boxes[i + 1 :])
-    plt.close(figure)
-
-
 # --- The benchmark -------------------------------------------------------------------------------
-
-
-def test_the_benchmark_runs(capsys):
-    bench = scripts.load("benchmarks/bench_scenegraph.py")
-    bench.main(["--quick"])
-    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][1:]
-    rates = {row.split("|")[1].strip(): float(row.split("|")[2].replace(",", "")) for row in rows}
-    assert all(rate > 0 for rate in rates.values())
-    assert rates["batched"] > rates["one by one"]

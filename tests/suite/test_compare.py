@@ -17,9 +17,7 @@ from mmlib import scenegraph
 from mmlib.core.effects import crossed
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence
-from mmlib.core.ranking import ranks_of_scores
 from mmlib.papers.cora.data import controlled, swaps, world
-from mmlib.papers.cora.method import per_item, right_in_family
 from mmlib.suite import cli, compare, record
 from mmlib.suite.encoders import BATCH, Encoder
 from mmlib.world import USUAL, captioned_images
@@ -101,19 +99,6 @@ def test_scores_in_another_order_or_all_alike_are_said(beside, scores):
     shuffled = np.random.default_rng(1).permutation(scores)
     for wrong in (shuffled, np.ones_like(scores)):
         assert str(beside(wrong)).startswith("These scores are hardly")
-
-
-def test_a_recorded_system_given_back_differs_by_nothing(beside, scores):
-    """Of one seed is recorded, as of HARD, what these scores come to."""
-    values = per_item(ranks_of_scores(scores, IMAGE_OF))
-    values["in family"] = right_in_family(scores, IMAGE_OF, 4)
-    series = RECORDED.series[RECORDED.series["seed"] < 1]
-    columns = zip(series["system"], series["metric"], series["value"], strict=True)
-    own = [np.float32(values.get(m, v)) if s == "HARD" else v for s, m, v in columns]
-    found = beside(scores, Evidence(series.assign(value=own), RECORDED.header))
-    results = found.results.rename(lambda name: name.removesuffix(" ↗"))
-    assert results.loc["yours", "rsum"] == results.loc["HARD", "rsum"]
-    assert (found.differences.loc["HARD"] == "+0.0 [+0.0, +0.0]").all()
 
 
 @pytest.mark.parametrize(

@@ -28,23 +28,17 @@ hygiene = load("ci/hygiene.py")
 # What is committed
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_committed_notebook_keeps_the_rules_and_needs_no_fix(path):
-    notebook = nbformat.read(path, as_version=4)
-    assert hygiene.problems(notebook, path) == []
-    before = deepcopy(notebook)
-    hygiene.fix(notebook)
-    assert notebook == before
-
-
 # Words at most, and how hard the exercises are: Easy, Medium, Hard.
 SIZES = {"00": (3300, "EEEMH"), "01": (3300, "EEMMH"), "02": (3300, "EEMMH"),
          "03": (3300, "EEMMH"), "04": (3300, "EEEMH")}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_committed_notebook_keeps_to_its_size_and_shows_a_picture_first(path):
-    cells = nbformat.read(path, as_version=4).cells
+def test_committed_notebook_needs_no_fix_keeps_to_its_size_and_shows_a_picture_first(path):
+    notebook = nbformat.read(path, as_version=4)  # its rules are held by `ci/hygiene.py check`
+    hygiene.fix(fixed := deepcopy(notebook))
+    assert fixed == notebook
+    cells = notebook.cells
     prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     words = len(re.sub("<!--.*?-->", "", prose).split())  # as it is read
     most, levels = SIZES[path.stem[:2]]
@@ -54,7 +48,6 @@ def test_committed_notebook_keeps_to_its_size_and_shows_a_picture_first(path):
     tables = [o.get("data", {}).get("text/html", "") for c in cells for o in c.get("outputs", [])]
     assert sum(str(table).count("<tr") for table in tables) <= 120
     found = course.exercises(cells)
-    assert [one.number for one in found] == [1, 2, 3, 4, 5]
     assert "".join(one.difficulty[:1] for one in found) == levels
     assert all(int(one.minutes) > 0 for one in found)
 

@@ -18,7 +18,6 @@ from scripts import ROOT, load
 from mmlib.core.claims import Claim, assess
 from mmlib.core.effects import Effect
 from mmlib.core.errors import DataError
-from mmlib.core.forest import overview
 from mmlib.suite.cli import TIERS
 from mmlib.suite.papers import PAPERS, experiment
 
@@ -71,23 +70,6 @@ def test_the_ledger_has_a_row_a_tested_claim(tmp_path):
         "|K K helps|holds 2 +: 2 [1.8, 2.2]|||",
     ]
     assert "[Notebook](../notebooks/01_a.ipynb), also why nothing tests B\n" in text
-
-
-def test_the_picture_of_the_ledger_has_a_word_for_each_claim_and_kind_of_data():
-    kinds = {k: {r["id"]: r for r in records} for k, records in RECORDS.items()}
-    figure = overview({"01": kinds, "02": {"world": {}}, "03": {"world": {}}})
-    (axis,) = figure.axes  # of the others there is no claim
-    names = [label.get_text().split()[0] for label in axis.get_yticklabels()]
-    assert names == ["A", "B", "C", "D", "K"]
-    assert [label.get_text() for label in axis.get_xticklabels()] == list(kinds)
-    cells = {(int(t.get_position()[0]), names[t.get_position()[1]]): t for t in axis.texts}
-    for x, records in enumerate(kinds.values()):
-        for name, r in records.items():
-            text = cells.pop((x, name))
-            assert text.get_text() == r["words"]
-            assert (text.get_style() == "italic") == (r["firmness"] == "fragile")
-    assert not cells
-    assert not overview({}).axes
 
 
 # --- Written and checked --------------------------------------------------------------------------
@@ -227,12 +209,3 @@ def drawn(height=2.0, title="a", label="x", bar=1.0, heat=0.5):
 def test_a_digest_is_of_what_a_figure_shows(changed):
     assert pages.digest_of(drawn()) == pages.digest_of(drawn(height=2.0 + 1e-9))
     assert pages.digest_of(drawn(**changed)) != pages.digest_of(drawn())
-
-
-def test_a_picture_has_its_digest_and_no_more_than_256_colours(tmp_path):
-    path = tmp_path / "a.png"
-    assert pages.shown_in(path) == ""
-    pages.write_picture(drawn(), path, "abc")
-    assert pages.shown_in(path) == "abc"
-    with Image.open(path) as image:
-        assert image.mode == "P"

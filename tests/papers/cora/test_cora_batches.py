@@ -123,15 +123,6 @@ def test_an_augmented_graph_is_part_of_the_graph(described, seed):
         assert not Counter((places[a], r, places[b]) for a, r, b in ties) - Counter(relations)
 
 
-def test_everything_but_one_object_may_go_at_rate_one():
-    all_gone = Augmentation(0.0, 1.0, 1.0, 1.0, 1.0)
-    batch = toys.graph_set(toys.RICH).batch(np.arange(4), all_gone, np.random.default_rng(0))
-    assert batch.caption.tolist() == [0, 1, 2, 3]
-    assert len(batch.owner) == len(batch.relations) == 0
-    for row, n in zip(batch.tokens, batch.lengths, strict=True):
-        assert (row[1 : n - 1] != toys.MASK).sum() == 1
-
-
 @pytest.mark.parametrize("mask", [0.1, 1.0])
 def test_words_are_masked_at_their_rate_and_one_is_left(mask):
     ids = np.zeros((2000, 12), int)

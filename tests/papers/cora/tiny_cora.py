@@ -4,6 +4,7 @@ from dataclasses import asdict, replace
 
 import networkx as nx
 import numpy as np
+import test_bert
 import torch
 from hypothesis import strategies as st
 from torch import nn
@@ -192,15 +193,7 @@ def job(name, how=HOW, seed=0, **changes):
 
 def write_bert(path):
     """A small random BERT of these words, as it lies on a disk."""
-    import transformers
-
-    words = ["[PAD]", "[UNK]", *WORDS[2:]]
-    (path / "vocab.txt").write_text("\n".join(words) + "\n")
-    transformers.BertTokenizerFast.from_pretrained(path).save_pretrained(path)
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=24, max_position_embeddings=48, initializer_range=0.3,
+    return test_bert.write_bert(
+        path, words=["[PAD]", "[UNK]", *WORDS[2:]], hidden_size=16, num_hidden_layers=2,
+        num_attention_heads=2, intermediate_size=24, max_position_embeddings=48,
     )  # fmt: skip
-    transformers.BertModel(config).save_pretrained(path)
-    return path

@@ -26,8 +26,8 @@ def folder(tmp_path):
     def write(docs=DOCS, rows=ROWS, features=None):
         if features is None:
             features = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
-        (tmp_path / "docs.json").write_text(json.dumps(docs), encoding="utf-8")
-        (tmp_path / "id2row.json").write_text(json.dumps(rows), encoding="utf-8")
+        (tmp_path / "docs.json").write_text(json.dumps(docs), encoding="utf-8-sig")
+        (tmp_path / "id2row.json").write_text(json.dumps(rows), encoding="utf-8-sig")
         np.save(tmp_path / "features.npy", features)
         return tmp_path
 
@@ -108,36 +108,32 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("docs", "message"), REFUSED)
-def test_refused_documents(folder, docs, message):
-    with pytest.raises(ValueError, match=rf"docs\.json: .*{message}"):
-        read_corpus(folder(docs))
-
-
-@pytest.mark.parametrize("row", [6, -1, 1.0, "1", True, None])
-def test_refused_rows(folder, row):
-    with pytest.raises(ValueError, match=r"id2row\.json: image 'b' has row .* rows 0 to 5"):
-        read_corpus(folder(rows={**ROWS, "b": row}))
-
-
 def with_value(value):
     features = np.ones((6, 3), dtype=np.float32)
     features[4, 1] = value
     return features
 
 
+FEATURES = [
+    *((with_value(value), "row 4 is not finite") for value in (np.nan, -np.inf)),
+    (np.ones((6, 2, 2)), "shape .* needs 2-D floats"),
+    *((array, "holds .*, not floats") for array in (np.ones(6), np.ones((6, 3), dtype=int))),
+    (np.array([[{"a": 1}]], dtype=object), r"not a readable \.npy array"),  # never unpickled
+]
+
+
 @pytest.mark.parametrize(
-    ("features", "message"),
+    ("given", "message"),
     [
-        *((with_value(value), "row 4 is not finite") for value in (np.nan, -np.inf)),
-        (np.ones((6, 2, 2)), "shape .* needs 2-D floats"),
-        *((array, "holds .*, not floats") for array in (np.ones(6), np.ones((6, 3), dtype=int))),
-        (np.array([[{"a": 1}]], dtype=object), r"not a readable \.npy array"),  # never unpickled
+        *(({"docs": docs}, rf"docs\.json: .*{message}") for docs, message in REFUSED),
+        *(({"rows": {**ROWS, "b": row}}, r"id2row\.json: image 'b' has row .* rows 0 to 5")
+          for row in (6, -1, 1.0, "1", True, None)),
+        *(({"features": array}, rf"features\.npy: {message}") for array, message in FEATURES),
     ],
-)
-def test_refused_features(folder, features, message):
-    with pytest.raises(ValueError, match=rf"features\.npy: {message}"):
-        read_corpus(folder(features=features))
+)  # fmt: skip
+def test_what_is_refused_is_named(folder, given, message):
+    with pytest.raises(ValueError, match=message):
+        read_corpus(folder(**given))
 
 
 @pytest.mark.parametrize("name", ["docs.json", "id2row.json", "features.npy"])
