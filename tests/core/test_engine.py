@@ -157,9 +157,6 @@ def test_devices_are_dealt_out(monkeypatch):
         assert engine.devices_of(Resources(*asked)) == devices
 
 
-# --- Kept answers ----------------------------------------------------------------------------
-
-
 def test_answers_come_back_as_they_went(tmp_path):
     values = {"test": {"b": np.array([0.5, np.nan]), "a": np.array([1.0, 2.0])}, "val": {}}
     path = tmp_path / "x.job"
@@ -171,9 +168,6 @@ def test_answers_come_back_as_they_went(tmp_path):
     assert (found.history, found.seconds) == ([{"dev_loss": 0.1 + 0.2}], 3.25)
     engine.write_answer(path, Answer({}, [], 0.0))
     assert read_answer(path).values == {}
-
-
-# --- Series ------------------------------------------------------------------------------------
 
 
 def test_a_row_a_series_in_one_order_whatever_they_came_in(tmp_path):

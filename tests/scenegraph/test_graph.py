@@ -449,9 +449,6 @@ def test_score_sums_over_pairs():
     assert table.loc["all", "gold"] == 8
 
 
-# --- The world's gold graphs ---------------------------------------------------------------------
-
-
 def world_captions(split, scenes):
     return [one for seed in split_seeds(split, scenes) for one in captions(sample_scene(seed))]
 
@@ -562,9 +559,6 @@ def test_where_nothing_can_move_nothing_does():
         corrupt(lone, "edge", 10, np.random.default_rng(0))
 
 
-# --- Drawing -------------------------------------------------------------------------------------
-
-
 def test_a_drawing_shows_every_label():
     axes = draw(RICH)
     shown = {text.get_text().replace("\n", " ") for text in axes.texts}
@@ -575,6 +569,3 @@ def test_a_drawing_shows_every_label():
     assert len(axes.patches) == 3  # the arrows
     assert EXAMPLE["caption"].lower() in axes.get_title().replace("\n", " ").lower()
     plt.close(axes.figure)
-
-
-# --- The benchmark -------------------------------------------------------------------------------

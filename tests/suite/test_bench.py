@@ -51,9 +51,6 @@ def test_a_benchmark_whose_two_ways_differ_says_so(monkeypatch):
         bench.main(["--quick"])
 
 
-# --- CORA -----------------------------------------------------------------------------------------
-
-
 MARKS = (tiny_cora.CLS, tiny_cora.SEP)
 
 

@@ -101,9 +101,6 @@ def test_labels_are_plain_words(pictures):
     assert np.allclose(values[:, -len(SETTINGS) :].sum(1), 1, atol=1e-5)
 
 
-# What it claims -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("head", HEADS)
 def test_stored_accuracy_holds(head, found, scenes):
     stored = record()["accuracy"][head]

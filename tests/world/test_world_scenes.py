@@ -195,9 +195,6 @@ def test_the_key_ignores_order_and_small_moves(scenes):
     assert scene_key(replace(turned, things=painted)) != scene_key(scene)
 
 
-# --- Casts ---
-
-
 def test_a_cast_is_placed_as_told():
     rng = np.random.default_rng(5)
     cast = [new_thing(rng, "girl", "sitting"), new_thing(rng, "horse", "walking"),

@@ -13,9 +13,11 @@ from mmlib.core.evidence import Evidence
 from mmlib.core.tables import paper_values
 from mmlib.papers.coherence import claims, experiment, show
 from mmlib.papers.coherence.claims import CLAIMS
+from mmlib.papers.coherence.data import controlled
 from mmlib.papers.coherence.data import pairs as collections
 from mmlib.papers.coherence.data.pairs import CITE, CLUE, FEW, HELPFUL, MANY, UNDECIDING
 from mmlib.papers.coherence.run import PAIRS
+from mmlib.suite import record
 
 effects = partial(effects_of, claims.ALL_CLAIMS)
 WORLD = "Clue-like", "CITE-like", collections.MAP[-1]
@@ -162,9 +164,6 @@ def test_gaps_are_set_against_right_answers(evidence, monkeypatch):
     assert 0.48 < found.low < 0.5 < found.high < 0.52
 
 
-# --- Tables --------------------------------------------------------------------------------------
-
-
 def test_tables_say_what_is_missing_and_who_still_improves(evidence):
     less = without(evidence, "CMCM_Irrelevant")
     printed = show.main_table(less, "Clue-like").loc["CMCM_Irrelevant", "MedR"]
@@ -209,3 +208,56 @@ def test_medr_and_its_deviation_are_those_of_the_authors_script(table, script):
         # The script's ten pools have a deviation that is a little larger with n - 1.
         below = listed.loc[name, f"{column}_std"]
         assert below - 0.06 < printed.loc[name, "MedR_std"] < below * (10 / 9) ** 0.5 + 0.06, name
+
+
+# --- What notebook 01 shows and says --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return {tier: record.read("01", tier) for tier in ("controlled", "world", "flickr8k")}
+
+
+def test_the_first_picture_frames_what_the_relation_picks():
+    pairs = controlled.load(controlled.recorded(collections.HELPFUL)).test
+    axes = np.reshape(show.two_texts(pairs).axes, (2, 5))
+    rows = [pairs.texts.index(" ".join(axis.get_xlabel() for axis in line)) for line in axes]
+    framed = [[a.get_xlabel() for a in line if a.spines["left"].get_visible()] for line in axes]
+    assert framed == [[pairs.shown[row]] for row in rows]
+    assert framed[0] == framed[1]
+    assert not (pairs.labels[rows[0]] & pairs.labels[rows[1]]).any()
+
+
+def test_the_gains_by_kind_of_data_are_of_the_evidence(whole):
+    axis = show.relations_gain(whole).axes[0]
+    learning, knowing = (bars[0].get_xdata() for bars in axis.containers)
+    for i, (tier, dataset, system) in enumerate(show.WORTH.values()):
+        oracle = ("Oracle of relations",) if tier == "controlled" else show.CMCA_ORACLE
+        base = level(whole[tier], "CMCA", dataset=dataset)
+        assert learning[i] == pytest.approx(base - level(whole[tier], system, dataset=dataset))
+        assert knowing[i] == pytest.approx(base - level(whole[tier], *oracle, dataset=dataset))
+
+
+def test_the_prose_says_what_the_evidence_holds(whole):
+    worth = {
+        kind: {name: effect.effect for name, effect in gains.items()}
+        for kind, gains in show.relations_worth(whole).items()
+    }
+    best, printed = (worth[f"1,000 made-up pairs, λ = {v}"]["learning"] for v in (".4", ".1"))
+    assert best > 1  # "more than halves the rank"
+    assert 0 < printed < best / 3  # "less than a third of that at the paper's .1"
+    for kind, dataset in (("captions", "Clue-like"), ("recipe steps", "CITE-like")):
+        gains = worth[f"picture world, {kind}"]
+        assert abs(gains["learning"]) < 0.05  # "almost no difference"
+        assert 1 - 2 ** -gains["knowing"] > 0.3  # "by about a third or more"
+        base, ridge = (level(whole["world"], name, dataset=dataset) for name in ("Base", "Ridge"))
+        assert base - ridge > 0.5  # "Ridge beats Base by far"
+    learned, by_words, known = (
+        [gain.effect for gain in squares.values()]
+        for squares in show.dials(whole["world"]).values()
+    )
+    assert (round(min(learned), 2), round(max(learned), 2)) == (-0.07, 0.04)
+    assert round(max(by_words), 2) == 0.07
+    assert round(max(known)) == 1  # "up to a whole log2 rank"
+    leaks = paper_values("coherence", "recorded_clue_leaks")["count"]
+    assert (leaks["image in train"], leaks["test rows"]) == (610, 1512)

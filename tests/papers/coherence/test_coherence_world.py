@@ -248,9 +248,6 @@ def test_what_is_worded_as_visible_and_is_not_is_true_of_another_scene():
     assert np.mean(shared) > 0.8
 
 
-# --- The real sets ---
-
-
 @pytest.mark.real
 @BOTH
 def test_rates_and_correlations_are_those_of_the_real_files(real_data, scheme):

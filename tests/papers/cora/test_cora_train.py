@@ -229,9 +229,6 @@ def test_the_parts_of_a_query_are_timed(monkeypatch):
     assert all(set(row) == names and min(row.values()) > 0 for row in answer.history)
 
 
-# --- A record ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("tier", "dataset"),
     [("world", "world"), ("flickr8k", "flickr8k"), ("paper", "coco"), ("controlled", "drawn")],

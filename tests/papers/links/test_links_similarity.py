@@ -86,9 +86,6 @@ def test_a_matching_of_impossible_size_is_refused(k):
         method.best_matching(np.zeros((2, 4)), k)
 
 
-# --- Padded batches --------------------------------------------------------------------------
-
-
 def padded(n, m, filler, seed=0):
     """Random blocks [a][b] (n_a, m_b), then as padded cosines (D, D, N, M) with their masks."""
     rng = np.random.default_rng(seed)
@@ -118,9 +115,6 @@ def test_padding_never_matters_and_each_pair_has_a_k_of_its_own(name, filler):
             assert not slope[:, m:].any()
 
 
-# --- Loss ------------------------------------------------------------------------------------
-
-
 @few
 @given(st.integers(2, 5), st.integers(0, 99), st.sampled_from(["hard", "mean"]), st.floats(0, 1))
 def test_loss_is_that_of_the_plain_loop_and_draws_are_averaged(size, seed, negatives, margin):
@@ -128,9 +122,6 @@ def test_loss_is_that_of_the_plain_loop_and_draws_are_averaged(size, seed, negat
     wanted = np.mean([loss(one.tolist(), margin, negatives) for one in q])
     found = method.document_loss(torch.from_numpy(q), margin, negatives).item()
     assert found == pytest.approx(wanted)
-
-
-# --- NoStruct --------------------------------------------------------------------------------
 
 
 def test_random_pairs_are_those_of_a_loop_and_uniform():
