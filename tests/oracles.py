@@ -62,6 +62,13 @@ def loss(q, margin: float = 0.2, negatives: str = "hard", same=None) -> float:
     return float(np.mean(sides[0]) + np.mean(sides[1]))
 
 
+def sorted_ranks(row, relevant) -> list[int]:
+    """The ranks of the relevant items of one query by a plain sort, irrelevant ones first."""
+    is_relevant = np.isin(np.arange(len(row)), relevant)
+    order = np.lexsort((np.arange(len(row)), is_relevant, -row))
+    return [int(np.flatnonzero(order == item)[0]) + 1 for item in relevant]
+
+
 def auc(scores, links) -> float:
     """Share of (link, other) pairs in the right order, in percent; a tie is half right."""
     scores, links = np.ravel(scores), np.ravel(links).astype(bool)

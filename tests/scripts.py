@@ -1,9 +1,11 @@
 """Scripts of the repository, which are in no package, as modules; and pages, executed."""
 
 import importlib.util
+import itertools
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
@@ -60,6 +62,19 @@ def record_in_two_goes(monkeypatch, module: ModuleType, number: str, folder: Pat
         assert (len(trained), len(set(trained))) == (complete, complete)
         stops.clear()
     return json.loads((folder / "judged" / "verdicts.json").read_text())["claims"]
+
+
+def until(count: int, function: Callable) -> Callable:
+    """The function, interrupted once as by Ctrl-C: at the call after `count` of them."""
+    calls = itertools.count()
+
+    @wraps(function)  # a kept job is of a function by its name
+    def stopped(*arguments, **how):
+        if next(calls) == count:
+            raise KeyboardInterrupt
+        return function(*arguments, **how)
+
+    return stopped
 
 
 def run_page(name: str, capsys) -> tuple[list[str], str]:

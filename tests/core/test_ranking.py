@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import sorted_ranks
 
 from mmlib.core import ranking
 from mmlib.core.ranking import (
@@ -27,13 +28,6 @@ from mmlib.core.ranking import (
 def unit(rng, *shape):
     vectors = rng.standard_normal(shape).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-
-
-def sorted_ranks(row, relevant):
-    """The ranks of the relevant items of one query by a plain sort, irrelevant ones first."""
-    is_relevant = np.isin(np.arange(len(row)), relevant)
-    order = np.lexsort((np.arange(len(row)), is_relevant, -row))
-    return [int(np.flatnonzero(order == item)[0]) + 1 for item in relevant]
 
 
 @st.composite

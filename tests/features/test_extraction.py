@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scripts import until
 
 from mmlib.core.errors import DataError
 from mmlib.features import backbones, extraction
@@ -52,16 +53,8 @@ def run(pictures, folder, regions="grid", backbone="densenet169", labels=None, *
 
 def break_off(pictures, folder, monkeypatch, batches, **settings):
     """Run and stop as a kill would: while the next batch is written."""
-    write, left = extraction.write_tensors, [batches]
-
-    def breaking(*args):
-        if not left[0]:
-            raise KeyboardInterrupt
-        left[0] -= 1
-        return write(*args)
-
     with monkeypatch.context() as patch:
-        patch.setattr(extraction, "write_tensors", breaking)
+        patch.setattr(extraction, "write_tensors", until(batches, extraction.write_tensors))
         with pytest.raises(KeyboardInterrupt):
             run(pictures, folder, **settings)
 

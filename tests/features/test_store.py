@@ -42,12 +42,6 @@ def test_rows_by_id_in_all_namings(tmp_path, name, listing, ids):
     assert features.row_of.keys() == set(ids)
 
 
-def test_one_vector_an_image_is_one_region(tmp_path):
-    path = store(tmp_path, ARRAY[:, 0], {"a": 0, "b": 1, "c": 2}, "id2row.json", "features.npy")
-    assert open_features(path).rows(["b"]).shape == (1, 1, 4)
-    assert open_features(path).rows([]).shape == (0, 1, 4)
-
-
 @pytest.mark.parametrize(
     ("listing", "ids"), [("ids.txt", ["a", "b", "c"]), ("id2row.json", {"c": 2, "a": 0, "b": 1})]
 )

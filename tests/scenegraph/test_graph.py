@@ -16,6 +16,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripts import until
 
 from mmlib.papers.cora.data.gold_graphs import gold_graph
 from mmlib.scenegraph import (
@@ -390,17 +391,9 @@ def test_the_cache_knows_the_pipeline(tmp_path, english, counted, monkeypatch):
 
 def test_an_interrupted_run_goes_on(tmp_path, counted, monkeypatch):
     monkeypatch.setattr(graphs, "CHUNK", 2)
-    entry_of = graphs.entry_of
-
-    def interrupted(doc):
-        if doc.text == "a dog":
-            raise KeyboardInterrupt
-        return entry_of(doc)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(graphs, "entry_of", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            parse(TEXTS, cache=tmp_path)
+    monkeypatch.setattr(graphs, "entry_of", until(2, graphs.entry_of))
+    with pytest.raises(KeyboardInterrupt):
+        parse(TEXTS, cache=tmp_path)
     assert counted == TEXTS[:2]
     parse(TEXTS, cache=tmp_path)
     assert counted == list(dict.fromkeys(TEXTS))

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_up_evidence import cut
+from oracles import sorted_ranks
 from scripts import run_page
 from test_flickr8k import NAMES
 from test_flickr8k import make as make_flickr8k
@@ -44,21 +45,11 @@ def beside(monkeypatch):
     return compared
 
 
-def ranks_by_loop(scores):
-    """The rank of each caption's image and of each image's best caption, by sorting."""
-    captions = [
-        1 + list(np.argsort(-scores[:, k])).index(IMAGE_OF[k]) for k in range(scores.shape[1])
-    ]
-    images = [
-        1 + min(place for place, k in enumerate(np.argsort(-scores[i])) if IMAGE_OF[k] == i)
-        for i in range(IMAGES)
-    ]
-    return np.array(captions), np.array(images)
-
-
 def test_results_and_paired_differences_are_those_of_loops(beside, scores):
     found = beside(scores, name="Mine")
-    captions, images = ranks_by_loop(scores)
+    of_images = [sorted_ranks(row, np.flatnonzero(IMAGE_OF == i)) for i, row in enumerate(scores)]
+    images = np.array(list(map(min, of_images)))
+    captions = np.array([sorted_ranks(scores[:, k], [i])[0] for k, i in enumerate(IMAGE_OF)])
     row = found.results.loc["Mine"]
     recalls = {f"i2t_r{k}": 100 * np.mean(images <= k) for k in (1, 5, 10)}
     recalls |= {f"t2i_r{k}": 100 * np.mean(captions <= k) for k in (1, 5, 10)}

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny_jobs
+from scripts import until
 from tiny_jobs import DATA, Numbers, Settings, is_alive, wait_for
 
 from mmlib.core import engine, evidence, recordings
@@ -172,20 +173,10 @@ def test_a_replacement_that_was_stopped_leaves_the_old_record(tmp_path, monkeypa
     old = make(tmp_path)
     before = files(tmp_path)
     use(monkeypatch, {name: Settings(epochs=4) for name in DATA})
-    train, calls = tiny_jobs.train, []
-
-    @wraps(train)  # a kept job is of a function by its name
-    def stopped(*arguments):
-        calls.append(arguments)
-        if len(calls) > after:
-            raise KeyboardInterrupt
-        return train(*arguments)
-
-    monkeypatch.setattr(tiny_jobs, "train", stopped)
+    monkeypatch.setattr(tiny_jobs, "train", until(after, tiny_jobs.train))
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path, replace=True)
     assert files(tmp_path) == before
-    monkeypatch.setattr(tiny_jobs, "train", train)
     found = make(tmp_path, replace=True)
     assert len(trained(tmp_path)) == 8 + 8  # what was finished was not trained again
     assert found.series.value.map(len).sum() == old.series.value.map(len).sum() + 8 * 2

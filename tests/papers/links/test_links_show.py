@@ -26,7 +26,6 @@ def test_the_surest_pair_of_a_document_is_drawn_first_in_the_colour_of_links():
     straight = [line for line in axis.lines if line.get_xdata()[0] == line.get_xdata()[1]]
     for line, colour in zip(straight, (show.NO_LINK, show.LINK, show.LINK), strict=True):
         assert same_color(line.get_color(), colour)
-    assert sum(line.get_linewidth() < 3 for line in axis.lines) == len(axis.lines) - 3 == 6
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -49,9 +48,6 @@ def test_matched_pairs_are_marked_as_right_or_wrong(seed):
         said = axis.get_title()
         assert said == f"{title}\nAUC {100 * ordered:.0f} %, {len(right)} of 3 pairs right"
     assert drawn.axes[0].images[0].get_clim() == drawn.axes[1].images[0].get_clim()
-    assert [text.get_text() for text in drawn.legends[0].get_texts()] == [
-        "true link", "matched, a link", "matched, no link",
-    ]  # fmt: skip
 
 
 def test_of_many_sentences_those_without_a_mark_are_left_out():
