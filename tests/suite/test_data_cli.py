@@ -147,15 +147,3 @@ def test_errors_are_one_line(data, mmlib_data, monkeypatch, words, status, messa
     monkeypatch.chdir(data)
     returned, out = mmlib_data(*words.split())
     assert (returned, message in out, out.count("\n")) == (status, True, 1)
-
-
-def test_what_macos_hides_in_a_zip_is_no_picture(data):
-    pictures = make(data / "flickr8k") / "Images"
-    deeper = data / "two"  # photographs a folder deeper, and what a zip of macOS puts beside them
-    hidden = [pictures / f"._{NAMES[0]}", pictures / f".thumbnails/{NAMES[1]}"]
-    hidden += [deeper / "__MACOSX/._one.png", deeper / "a/._one.png"]
-    for path in (*hidden, deeper / "a/one.png"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    assert [path.name for path in cli.pictures_of("flickr8k")[1]] == NAMES
-    assert cli.pictures_of(str(deeper))[1] == [deeper / "a/one.png"]
