@@ -320,10 +320,3 @@ def test_a_folder_that_holds_something_else_is_not_taken_for_the_data(served, tm
     for _ in range(2):
         get(complete)
         assert tree(tmp_path / "data") == ["toy/1.jpg"]
-
-
-def test_by_hand_says_how():
-    with pytest.raises(DataError, match=r"flickr30k: cannot be downloaded .* request form"):
-        get(DATA_SETS["flickr30k"])
-    with pytest.raises(DataError, match=r"no data set 'toy' \(choose from flickr8k, clue"):
-        registry.find("toy")
