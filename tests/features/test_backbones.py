@@ -232,7 +232,6 @@ def other_weights(folder):
         ("resnet50", other_weights, "not the weights of resnet50: "),
         ("timm:resnet18", other_weights, "not the weights of timm:resnet18: "),
         ("mobilenetv1", other_weights, "not the weights of mobilenetv1: "),
-        ("fasterrcnn", other_weights, "not the weights of fasterrcnn_resnet50_fpn: "),
     ],
 )
 def test_what_is_refused(tmp_path, name, weights, message):

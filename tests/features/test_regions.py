@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from torchvision.models.detection import FasterRCNN
 from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.ops import FrozenBatchNorm2d, box_iou
@@ -136,6 +137,12 @@ def test_weights_load_as_torchvision_loads_its_own(tmp_path, images):
     for level, values in expected.items():
         torch.testing.assert_close(maps[level], values, rtol=1e-3, atol=1e-3)
     assert ours.roi_heads.box_predictor.cls_score.out_features == 7
+
+
+def test_weights_that_do_not_fit(tmp_path):
+    save_file({"fc.weight": torch.ones(3)}, tmp_path / "w.safetensors")
+    with pytest.raises(DataError, match="not the weights of fasterrcnn_resnet50_fpn"):
+        load_detector(tmp_path / "w.safetensors")
 
 
 @pytest.fixture
