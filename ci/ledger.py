@@ -32,12 +32,12 @@ Every tested claim of the papers, in a picture world, on photographs and in cont
 is below d. "A hardly differs from B" is supported within ±d, opposite beyond.
 - A claim with several parts **holds** if all are supported, **fails** if one is opposite or \
 negligible, else is **open**. Counts: supported +, negligible ≈, opposite −, undecided ?. The \
-effect is the lowest of those that give the verdict.
+effect is of the part, among those that give the verdict, whose interval reaches lowest.
 - A decided verdict is **firm**: 99 % intervals give the same, and each trained part has five \
 seeds. Others are marked **fragile**. What an open one needs stands on the study page.
 
 [The rule](../mmlib/core/rule.txt) changed after results had been read. Intervals cover seeds and \
-test items, not training data drawn anew. Claims, not parts:"""
+test items, or what a study page says in brackets, not training data drawn anew. Claims, not parts:"""
 
 
 def page(notebooks: Notebooks, root: Path) -> str:

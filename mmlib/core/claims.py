@@ -117,7 +117,8 @@ class Assessment:
         words: the verdict as it is shown; word: the same as holds, fails or open; counts: of the
         verdicts on several parts, by `SIGNS`. `holding_paper` of `intervals` intervals hold the
         paper's own effect; None where it prints none. effect, low and high are those of the part
-        that is shown, of several parts `deciding`: the lowest of those that give the verdict.
+        that is shown, of several parts `deciding`: of those that give the verdict, the one whose
+        interval reaches lowest.
         """
         parts, paper, d = self.parts, self.claim.paper_effect, self.claim.smallest
         verdicts, counts = self.part_verdicts, Counter(map(str, self.part_verdicts.values()))

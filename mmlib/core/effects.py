@@ -139,6 +139,21 @@ def crossed_known(values: np.ndarray, clusters: np.ndarray) -> Effect:
     return crossed(values[:, complete], _numbered(clusters, len(complete))[0][complete])
 
 
+def between(values: np.ndarray, chosen: np.ndarray, others: np.ndarray, clusters: Any) -> Effect:
+    """Mean of values (seeds, items) over chosen ones less that over others, as `crossed`.
+
+    chosen, others: masks, (items,) or (seeds, items). Both means are linearised, as of ratios:
+    how many items a side has is part of the sample (Cochran, Sampling Techniques, 1977, 5A).
+    """
+    values = np.atleast_2d(np.asarray(values, dtype=float))
+    total = np.zeros_like(values)
+    for sign, side in ((1, chosen), (-1, others)):
+        side = np.broadcast_to(side, values.shape)
+        mean = values[side].mean()
+        total = total + sign * (mean + (values - mean) * side / side.mean())
+    return crossed(total, clusters)
+
+
 def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:
     """Mean of one value a seed (seeds,), with Student's interval; ValueError below two seeds."""
     values = np.asarray(values, dtype=float)

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from mmlib.core.contrast import NOT_TRAINED, ONE_SEED, Effects, Recorded, Vocabulary, claims_of
-from mmlib.core.effects import Effect, crossed, over_seeds
+from mmlib.core.effects import Effect, between, crossed, over_seeds
 from mmlib.core.evidence import Evidence
 from mmlib.papers.coherence.data.pairs import CLUE, CONTROLLED_TIER, MAP, relations_of
 from mmlib.papers.coherence.run import CMCA, CMCM, HEAD, PAIRS, REFINED
@@ -40,10 +40,8 @@ def right_by_gap(evidence: Evidence) -> Effects:
     result = {}
     for name in with_values(evidence, (CMCM.system, "gap")):
         gap, rank = (evidence.values(name, CMCM.system, m) for m in ("gap", "rank"))
-        wide = gap > np.median(gap, axis=1, keepdims=True)
-        share = wide.mean(axis=1, keepdims=True)  # half of them, but for ties
-        right = 100.0 * (rank == 1) * np.where(wide, 1 / share, -1 / (1 - share))
-        result[name] = crossed(right, evidence.clusters(name))
+        wide = gap > np.median(gap, axis=1, keepdims=True)  # half of them, but for ties
+        result[name] = between(100.0 * (rank == 1), wide, ~wide, evidence.clusters(name))
     return result or "no gaps were recorded"
 
 
@@ -104,9 +102,7 @@ def where_commonest(evidence: Evidence, lessened: bool = False) -> Effects:
         rates = evidence.values(name, PAIRS, "rate", split="relations")[0]
         relation = relations_of(name)[int(rates.argmax())]
         holds = evidence.values(name, PAIRS, relation)[0] > 0
-        mean, other = (x[:, some].mean(axis=1, keepdims=True) for some in (holds, ~holds))
-        from_mean = (mean - x) * holds / holds.mean() + (x - other) * ~holds / (~holds).mean()
-        gains[f"{name}, {relation}"] = crossed(other - mean + from_mean, evidence.clusters(name))
+        gains[f"{name}, {relation}"] = between(x, ~holds, holds, evidence.clusters(name))
     return gains or NOT_TRAINED
 
 

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from mmlib.core.contrast import NOT_TRAINED, Effects, Recorded, Vocabulary, claims_of
-from mmlib.core.effects import crossed, over_seeds
+from mmlib.core.effects import between, crossed, over_seeds
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.papers.cora.run.systems import (
     CAPTIONS,
@@ -72,11 +72,13 @@ def rich(evidence: Evidence, others: bool = False) -> Effects:
         a, b = (evidence.values(dataset, n, "RSUM", shared)[:, captions] for n in names)
         said = [evidence.values(dataset, CAPTIONS, m)[0] for m in ("attributes", "relations")]
         chosen = np.argsort(-np.sum(said, axis=0)[captions], kind="stable")[:RICH]  # Section 9
-        clusters, count = evidence.clusters(dataset), a.shape[1]
-        weights = np.full(count, -count / (count - RICH) if others else 0.0)
-        weights[chosen] = count / RICH
-        excess = weights * (a - b) * count / len(clusters)  # RSUM counts a caption items / count
-        leads[f"{dataset}, over {rival}"] = crossed(excess, clusters[captions])
+        clusters = evidence.clusters(dataset)
+        lead = (a - b) * a.shape[1] / len(clusters)  # RSUM counts a caption items / captions times
+        clusters, is_rich = clusters[captions], np.isin(np.arange(a.shape[1]), chosen)
+        leads[f"{dataset}, over {rival}"] = (
+            between(lead, is_rich, ~is_rich, clusters) if others
+            else crossed(lead[:, is_rich], clusters[is_rich])
+        )  # fmt: skip
     return leads or NOT_TRAINED
 
 

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from mmlib.core.contrast import Effects, Recorded, Vocabulary, claims_of
-from mmlib.core.effects import crossed, crossed_known
+from mmlib.core.effects import between, crossed_known
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence
 from mmlib.data.judgments import EVERY
@@ -66,8 +66,7 @@ def errors(evidence: Evidence) -> Effects:
     effects = {}
     for edit, title in ERRORS.items():
         edited = false & (origins == edit)
-        weights = len(false) * (edited / edited.sum() - others / others.sum())
-        effects[f"{title} − other edits"] = crossed(called * weights, clusters)
+        effects[f"{title} − other edits"] = between(called, edited, others, clusters)
     return effects
 
 
