@@ -13,6 +13,7 @@ from mmlib.core import claims
 from mmlib.core.effects import (
     Effect,
     Interval,
+    between,
     crossed,
     crossed_known,
     difference,
@@ -153,6 +154,20 @@ def test_no_number_of_seeds_makes_up_for_few_clusters():
     foreseen = [crossed(draw(rng, six, (3, 1, 0.5, 0.1), 6), six).at(10_000) for _ in range(200)]
     freedoms = [e.df for e in foreseen if e.se > 1e-9]
     assert np.median(freedoms) < 12
+
+
+def test_between_is_a_regression_on_the_side():
+    rng, clusters = np.random.default_rng(5), np.arange(60) // 3
+    values, chosen = rng.normal(50, 3, (1, 60)), rng.random(60) < 0.3
+    found = between(values, chosen, ~chosen, clusters)
+    table = pd.DataFrame({"value": values[0], "chosen": chosen.astype(float)})
+    fit = ols("value ~ chosen", table).fit(cov_type="cluster", cov_kwds={"groups": clusters})
+    assert found.effect == pytest.approx(fit.params["chosen"])
+    assert found.se * (59 / 58) ** 0.5 == pytest.approx(fit.bse["chosen"])
+    of_seeds = chosen ^ (rng.random((4, 60)) < 0.1)  # sides that differ with the seed
+    found = between(np.repeat(values, 4, axis=0), of_seeds, ~of_seeds, clusters)
+    every = np.repeat(values, 4, axis=0)
+    assert found.effect == pytest.approx(every[of_seeds].mean() - every[~of_seeds].mean())
 
 
 def test_over_seeds_is_students_interval():
