@@ -27,7 +27,7 @@ def commands(number: str, tier: str, found: Evidence) -> list[str]:
     named = len(groups) > 1 or (len(found.datasets) == 1 and tier != "world")
     return [
         f"mmlib record {number} --tier {tier} --seeds {seeds}"
-        + "".join(f" --datasets {shlex.quote(name)}" for name in names if named)
+        + f" --datasets {shlex.join(names)}" * named
         for seeds, names in groups.items()
     ]
 

@@ -83,6 +83,15 @@ def verdict(
     return "supported" if low > 0 else "opposite" if high < 0 else "undecided"
 
 
+def verdict_on_every(parts: Sequence[Verdict]) -> Verdict:
+    """The verdict of `RULE` on a claim from the verdicts on its parts, each of which counts."""
+    if len(parts) == 1:
+        return parts[0]
+    if any(part in REFUTING for part in parts):
+        return "fails"
+    return "holds" if set(parts) == {"supported"} else "open"
+
+
 @dataclass(frozen=True)
 class Assessment:
     """A claim and how it fared; `parts` is empty where it is not tested.
@@ -172,14 +181,9 @@ def _numbers(source: object, *names: str) -> dict[str, float | int | None]:
 def _judge(
     claim: Claim, parts: Mapping[str, Effect], level: float = LEVEL
 ) -> tuple[Verdict, dict[str, Verdict]]:
-    """The verdict of `RULE` on finite effects, each of which counts, and that on each of them."""
+    """The verdict on finite effects, and the verdict on each of them."""
     each = {n: verdict(part, claim.smallest, claim.kind, level) for n, part in parts.items()}
-    first, *others = each.values()
-    if not others:
-        return first, each
-    if any(part in REFUTING for part in each.values()):
-        return "fails", each
-    return "holds" if {*each.values()} == {"supported"} else "open", each
+    return verdict_on_every([*each.values()]), each
 
 
 def power(

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,10 @@ class Resources:
         """The folder of finished jobs: no job of a processor is taken for one of a GPU."""
         return self.folder or job_folder(self.device)
 
+    def path(self, function: Callable[..., Any], job: Job, data: Data) -> Path:
+        """The file of a job once it is finished."""
+        return self.jobs / f"{job_key(function, job, data)}.job"
+
 
 def job_key(function: Callable[..., Any], job: Job, data: Data) -> str:
     """Under which name a job is kept: what is done, for which job, on which data, by which code."""
@@ -71,18 +76,20 @@ def run_jobs(
     data: Mapping[str, Data],
     resources: Resources = Resources(),
     label: str = "jobs",
-    on_answer: Callable[[Job, Answer], object] = lambda job, answer: None,
+    on_answer: Callable[[Job, Answer], str | None] = lambda job, answer: None,
     how: Callable[[Job, Run], Run] = lambda job, run: run,
+    watch: Callable[[tqdm], AbstractContextManager] = nullcontext,
 ) -> list[Answer]:
     """Answers in the order of the stage's jobs; what is finished is taken from the jobs' folder.
 
-    on_answer: is called with each finished job, in the order of finishing. how: a job and where it
-    runs -> its `Run`, in the process that runs it. Stops at the first failure; what was finished
+    on_answer: is called with each finished job, in the order of finishing, and says what to write
+    beside the progress bar. how: a job and where it runs -> its `Run`, in the process that runs it.
+    watch: is entered with the bar while jobs run. Stops at the first failure; what was finished
     stays, and a training that was stopped goes on from its last epoch.
     """
     folder, jobs = resources.jobs, stage.jobs
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{job_key(stage.function, job, data[job.dataset])}.job" for job in jobs]
+    paths = [resources.path(stage.function, job, data[job.dataset]) for job in jobs]
     answers: dict[int, Answer] = {}
     for i, (path, job) in enumerate(zip(paths, jobs, strict=True)):
         if kept_answer := read_answer(path):
@@ -97,13 +104,15 @@ def run_jobs(
         finished = on_cluster(_run, calls, resources.cluster, stage.parallel) if calls else ()
     else:
         finished = in_processes(_run, calls, min(len(devices), len(calls)) or 1, ordered=False)
-    for i, answer in tqdm(finished, total=len(calls), desc=label, disable=not calls):
-        write_answer(paths[i], answer)
-        paths[i].with_suffix(".pt").unlink(missing_ok=True)
-        for half in folder.glob(f".{paths[i].stem}.*.partial*"):  # of workers that were killed
-            half.unlink(missing_ok=True)
-        answers[i] = answer
-        on_answer(jobs[i], answer)
+    bar = tqdm(finished, total=len(calls), desc=label, disable=not calls)
+    with watch(bar):
+        for i, answer in bar:
+            write_answer(paths[i], answer)
+            paths[i].with_suffix(".pt").unlink(missing_ok=True)
+            for half in folder.glob(f".{paths[i].stem}.*.partial*"):  # of workers that were killed
+                half.unlink(missing_ok=True)
+            answers[i] = answer
+            bar.set_postfix_str(on_answer(jobs[i], answer) or "")
     return [answers[i] for i in range(len(jobs))]
 
 

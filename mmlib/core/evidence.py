@@ -94,6 +94,15 @@ class Evidence:
         """(data set, system, seed) of all that was recorded."""
         return set(zip(*(self.series[name] for name in ("dataset", "system", "seed")), strict=True))
 
+    def columns(self) -> dict[tuple[str, str], dict[str, str]]:
+        """(data set, system) -> what the recordings say that the system is, as text."""
+        return {
+            (dataset, system): columns
+            for header in self.recordings
+            for dataset, systems in header["systems"].items()
+            for system, columns in systems.items()
+        }
+
     def recording_of(self, dataset: str, system: str, seed: int) -> Mapping[str, Any] | None:
         """The header of the recording that has a job; None where none has it.
 

@@ -4,6 +4,7 @@ import math
 import random
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.backends import mkldnn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
@@ -92,8 +94,7 @@ def fit(
     whatever device, so that a training that was stopped ends with the figures of one that was not.
 
     Returns one dict an epoch: the losses' means, and what `evaluate` found. Raises
-    FloatingPointError when a figure is no longer a number, DataError for a damaged checkpoint and
-    for an epoch without a batch.
+    FloatingPointError when a figure is no longer a number, DataError for a damaged checkpoint.
     """
     history: History = []
     best: dict[str, Tensor] = {}
@@ -103,12 +104,16 @@ def fit(
         seed_everything(seed, epoch)  # by its number: a resumed run needs no generator states
         model.train()
         losses: dict[str, list[Tensor]] = {}
-        for batch in batches(epoch):
-            for name, loss in step(batch).items():
-                losses.setdefault(name, []).append(loss)
-        if not losses:
-            mend = "take more training items, or a smaller batch"
-            raise DataError(f"epoch {epoch + 1} has no batch, so nothing is trained: {mend}")
+        # A step may update weights and go on with them, which a cache would not see.
+        kind, mixed = torch.device(run.device).type, run.precision == "bf16"
+        no_dnn = mixed and kind == "cpu"  # its LSTM takes not every shape in bf16
+        with (
+            torch.autocast(kind, torch.bfloat16, enabled=mixed, cache_enabled=False),
+            mkldnn.flags(enabled=False) if no_dnn else nullcontext(),
+        ):
+            for batch in batches(epoch):
+                for name, loss in step(batch).items():
+                    losses.setdefault(name, []).append(loss)
         model.eval()
         with torch.no_grad():
             measured = {name: float(value) for name, value in evaluate().items()}

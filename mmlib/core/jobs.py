@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -12,6 +12,7 @@ NO_SEED = -1  # the seed of a system that has none, such as a closed form
 JOB = "job"  # the split of what a job took
 SERIES = ("dataset", "system", "seed", "split", "metric")  # what tells a series of values
 History = list[dict[str, float]]
+Precision = Literal["float32", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,15 @@ class Run:
     device: such as "cpu" or "cuda:1". checkpoint: the file that a training writes after every
     epoch, and reads at its start where it exists. folder: where jobs keep tensors for other jobs
     (`engine.handed_over`); the default folder of jobs where None. after_epoch: is shown the
-    learning curve so far, to draw it, say. keep: is shown a trained model, its learning curve, and
-    whether it is that of its best epoch.
+    learning curve so far, to draw it, say. precision: "bf16" is mixed, by PyTorch's autocast. keep:
+    is shown a trained model, its learning curve, and whether it is that of its best epoch.
     """
 
     device: str = "cpu"
     checkpoint: Path | None = None
     folder: Path | None = None
     after_epoch: Callable[[History], object] = lambda history: None
+    precision: Precision = "float32"
     keep: Callable[[Any, History, bool], object] = lambda model, history, best: None
 
 

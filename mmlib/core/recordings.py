@@ -236,6 +236,8 @@ def disagreement(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> str:
     """
     if earlier["method_version"] != later["method_version"]:
         return "the version of the method"
+    if len({h.get("precision", "float32") for h in (earlier, later)}) > 1:
+        return "the precision of trainings"
     if len({h["features"]["sha256"] for h in (earlier, later) if h.get("features")}) > 1:
         return "the image features"
     for kind, words in (("inputs", "the input"), ("settings", "the settings of")):

@@ -68,6 +68,7 @@ def is_same(recording: Mapping[str, Any], dataset: str, fingerprint: str | None)
     return (
         recording["machine"].get("gpu") is current["gpu"] is None  # either may have trained on it
         and recording["machine"].get("arithmetic") == current["arithmetic"]
+        and recording.get("precision", "float32") == "float32"
         and recording["versions"]["torch"] == torch.__version__.split("+")[0]
         and torch.get_num_threads() == 1  # more of them add in another order
         and fingerprint == recording["data"].get(dataset)

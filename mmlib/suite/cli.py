@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 
 from mmlib import __version__
 from mmlib.core.errors import DataError
-from mmlib.core.paths import choose, data_dir, writable, write_atomic
+from mmlib.core.paths import choose, data_dir, writable
 
 # Commands import what they need when they run: PyTorch alone takes seconds.
 app = typer.Typer(help=__doc__, add_completion=False, rich_markup_mode=None)
@@ -39,13 +39,17 @@ Tier = Literal["world", "flickr8k", "paper"]
 RecordTier = Literal["world", "flickr8k", "paper", "controlled"]
 Count = Annotated[int, Option(min=1)]
 Out = Annotated[Path | None, out_option("where the results go", folder=True)]
+Seed = Annotated[int, Option(min=0, max=2**31 - 1)]  # evidence keeps them in 32 bits
 Features = Annotated[str, Option(help="feature set of photographs; default: the recorded one")]
 Evidence = Annotated[Path | None, Option(file_okay=False, help="default: evidence/")]
 OwnData = Annotated[Path | None, Option(exists=True, file_okay=False, help="03, tier paper: yours")]
 Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1")]
+Cluster = Annotated[str, Option(metavar="ADDRESS", help="of a Dask scheduler")]
+OwnNumbers = Annotated[int | None, Option("--seed", min=0, help="draws one exercise a notebook")]
 Notebooks = Annotated[Path | None, Option(file_okay=False, help="folder of the notebooks")]
 DataSet = Annotated[str, Argument(help="of `mmlib data list`")]
 TIERS: Sequence[str] = get_args(RecordTier)
+SHOWN = 50  # problems of a data set
 FOLDERS = {"flickr30k": "Images", "mscoco": "."}  # of photographs; of flickr8k its reader says
 
 
@@ -54,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a locale such as C has no ± and no umlauts
             stream.reconfigure(errors="backslashreplace")
-    words = [*(sys.argv[1:] if arguments is None else arguments)] or ["--help"]
+    words = each_named(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if words == ["--version"]:
         print(f"mmlib {__version__}")
         return 0
@@ -75,6 +79,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+def each_named(arguments: Sequence[str]) -> list[str]:
+    """The words of a command; of several names after --datasets, --systems each gets the option."""
+    words, option = list[str](), ""
+    for word in arguments:
+        option = word if word.startswith("-") else option
+        if option in ("--datasets", "--systems") and option not in (word, *words[-1:]):
+            words.append(option)
+        words.append(word)
+    return words
+
+
 @app.command()
 def run(
     numbers: Numbers = None,
@@ -89,6 +104,7 @@ def run(
     jobs: Count = 1,
     timeout: Annotated[int | None, Option(min=1, help="seconds of a notebook")] = None,
     notebooks: Notebooks = None,
+    cluster: Cluster = "",
 ) -> int:
     """Execute notebooks and check their figures.
 
@@ -104,13 +120,13 @@ def run(
     from mmlib.suite import outcomes, runner
 
     paths = runner.select(notebooks, numbers)
-    if isinstance(wanted := parameters.get("device"), str):
+    if isinstance(wanted := parameters.get("device"), str) and not cluster:
         from mmlib.core.device import pick_device
 
         pick_device(wanted)
     results = out or paths[0].parents[1] / "runs" / tier
     limit = timeout or runner.TIME_LIMITS[tier]
-    reports = runner.run_notebooks(paths, results, parameters, limit, jobs)
+    reports = runner.run_notebooks(paths, results, parameters, limit, cluster, jobs)
     if out is None:
         runner.link_latest(results)
     print(outcomes.summary_text(reports))
@@ -164,12 +180,13 @@ def record(
     features: Features = "",
     dataset: OwnData = None,
     seeds: Annotated[int, Option(min=1, max=10_000, help="0 to N-1")] = 20,
-    datasets: Annotated[list[str] | None, Option(help="only this; may be repeated")] = None,
+    datasets: Annotated[list[str] | None, Option(metavar="NAME ...", help="only these")] = None,
     systems: Annotated[list[str] | None, Option(metavar="NAME,NAME", help="only these")] = None,
     device: Device = "cpu",
     workers: Annotated[int, Option(min=0, max=1024, help="processes; 0: one a core or GPU")] = 0,
-    cluster: Annotated[str, Option(metavar="ADDRESS", help="of a Dask scheduler")] = "",
+    cluster: Cluster = "",
     replace: Annotated[bool, Option("--replace", help="what is of other code or data")] = False,
+    precision: Annotated[Literal["float32", "bf16"], Option(help="bf16: mixed")] = "float32",
     keep_weights: Annotated[Path | None, out_option("folder of all weights", True)] = None,
     log: Annotated[Path | None, out_option("folder of TensorBoard's curves", True)] = None,
 ) -> None:
@@ -188,7 +205,7 @@ def record(
     recorded = record.record(
         number, tier, range(seeds), resources=resources, replace=replace, folder=evidence,
         datasets=datasets or (), systems=systems or (),
-        how=How(keep_weights and keep_weights.absolute(), log and log.absolute()),
+        how=How(precision, keep_weights and keep_weights.absolute(), log and log.absolute()),
     )  # fmt: skip
     print(f"{len(recorded.seeds)} seeds, {recorded.header['cpu_seconds'] / 3600:.1f} CPU hours")
 
@@ -227,25 +244,22 @@ def compare(
     """
     from mmlib.suite import compare
 
-    if number != "03":
-        raise DataError(f"paper {number} ranks no similarity matrix of images and captions; use 03")
     if items:
-        lines = compare.write_items(tier, dataset, items)
+        lines = compare.write_items(number, tier, dataset, items)
         print(f"{lines} captions, in the order of rows and columns: {items}")
         return
     if similarity is None:
         raise ValueError("name a .npy file, or a model as of search")
     if swaps:
-        tables = {"swaps": compare.swaps(similarity, tier, name, evidence)}
+        tables = {"swaps": compare.swaps(number, similarity, tier, name=name, folder=evidence)}
         print(tables["swaps"].to_string())
     else:
-        scores = compare.scores_of(similarity, tier, dataset)
-        found = compare.compare(scores, tier, dataset, name, evidence)
+        scores = compare.scores_of(number, similarity, tier, dataset)
+        found = compare.compare(number, scores, tier, dataset, name=name, folder=evidence)
         tables = found.tables
         print(found)
     if out:
-        for name, table in tables.items():
-            write_atomic(out / f"{name}.csv", table.to_csv)
+        compare.write(tables, out)
         print(f"\nwritten to {out}")
 
 
@@ -288,18 +302,24 @@ def search(
 
 @course.command("student", help="Copy the notebooks for students.")
 @course.command("answers", help="Copy the notebooks with the worked answers in the blanks.")
+@course.command("export", help="Copy the notebooks as assignments of nbgrader.")
 def copy_notebooks(
     context: typer.Context,
     out: Annotated[Path, Argument(help="a new folder, or an earlier call's")],
     numbers: Numbers = None,
+    pack: Annotated[bool, Option("--pack", help="student: with the package, to run alone")] = False,
+    seed: OwnNumbers = None,
     notebooks: Notebooks = None,
 ) -> None:
     """Copy notebooks for a course; the command's name says how."""
     from mmlib.suite.course import versions
     from mmlib.suite.runner import select
 
-    version: Any = context.info_name
-    written, others = versions.write(version, out, select(notebooks, numbers))
+    name = context.info_name
+    if pack and name != "student":
+        raise ValueError("--pack is for course student")
+    version: Any = "nbgrader" if name == "export" else name
+    written, others = versions.write(version, out, select(notebooks, numbers), pack, seed)
     for path in written:
         print(path)
     for path in others:
@@ -313,6 +333,7 @@ def grade(
     jobs: Count = 1,
     timeout: Annotated[float, Option(help="seconds of an answer")] = 60.0,
     memory: Annotated[float, Option(max=1e6, help="GiB of an answer")] = 2.0,
+    seed: OwnNumbers = None,
     notebooks: Notebooks = None,
 ) -> None:
     """Grade what students handed in.
@@ -323,11 +344,21 @@ def grade(
     from mmlib.suite.course import grading
     from mmlib.suite.runner import select
 
-    totals = grading.grade(handins, select(notebooks), out, jobs, timeout, memory * 2**30)
+    totals = grading.grade(handins, select(notebooks), out, jobs, timeout, memory * 2**30, seed)
     print(f"{out}: {', '.join(f'{totals[name].sum()} {name}' for name in grading.RESULTS)}")
     for student, note in totals[["student", "note"]].to_numpy():
         if note:
             print(f"{student}: {note}", file=sys.stderr)
+
+
+@course.command()
+def mistakes(numbers: Numbers = None, notebooks: Notebooks = None) -> None:
+    """List exercises, and the mistakes that their checks know."""
+    from mmlib.suite.course import grading
+    from mmlib.suite.runner import select
+
+    for path in select(notebooks, numbers):
+        print(grading.mistakes(path))
 
 
 @data.command("list")
@@ -372,14 +403,17 @@ def get(name: DataSet) -> int:
 def check(
     name: DataSet,
     folder: Annotated[Path | None, Option(help="where it lies, if not in the data folder")] = None,
+    every: Annotated[bool, Option("--all", help="show more than 50 problems")] = False,
 ) -> int:
     """Say whether a data set is complete and readable, a line a problem."""
     from mmlib.suite.check import check
 
     report = check(name, folder)
     many = len(report.problems)
-    for problem in report.problems:
+    for problem in report.problems[: many if every else SHOWN]:
         print(problem)
+    if many > SHOWN and not every:
+        print(f"... and {many - SHOWN} more (--all shows them)")
     for note in report.notes:
         print(f"note: {note}")
     verdict = f"NOT usable, {many} problem{'s' * (many != 1)}" if many else "usable"
@@ -400,7 +434,7 @@ def features(
     batch: Annotated[int | None, Option(min=1, help="default: 32 (fasterrcnn: 4)")] = None,
     side: Annotated[int, Option(min=1, help="shorter side of what fasterrcnn sees")] = 800,
     device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps")] = "auto",
-    seed: Annotated[int, Option(min=0, max=2**31 - 1, help="of random weights")] = 0,
+    seed: Seed = 0,
     skip_bad: Annotated[bool, Option("--skip-bad", help="leave out undecodable images")] = False,
 ) -> None:
     """Extract features of all images of a data set or folder with a backbone.

@@ -1,7 +1,7 @@
 """`mmlib compare`: a retriever of one's own beside the recorded systems of paper 03."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,20 +63,21 @@ class Comparison:
 
 
 def compare(
-    scores: np.ndarray, tier: str = "world", dataset: str = "",
-    name: str = "yours", folder: Path | None = None,
+    number: str, scores: np.ndarray, tier: str = "world", dataset: str = "",
+    *, name: str = "yours", folder: Path | None = None,
 ) -> Comparison:  # fmt: skip
-    """Rank test images and captions by `scores`, and hold them against paper 03's systems.
+    """Rank test images and captions by `scores`, and hold them against the recorded systems.
 
-    scores (test images, test captions), higher is better, in the order of `ranked_items`. dataset:
-    as in `mmlib judge`; empty: the tier's own name. name: of the retriever in tables. folder: of
-    evidence.
+    number: "03", the notebook whose paper ranks images by captions. scores (test images, test
+    captions), higher is better, in the order of `ranked_items`. dataset: as in `mmlib judge`;
+    empty: the tier's own name. name: of the retriever in tables. folder: of evidence.
     Intervals are over seeds of the recorded system and over test images or families, paired by
     item, as those of the claims (`mmlib.core.effects.crossed`); the retriever counts as it is, one
-    training. Raises DataError for another collection or shape, for scores that are not numbers, and
-    for the name of a recorded system.
+    training. Raises DataError for another paper, collection or shape, for scores that are not
+    numbers, and for the name of a recorded system.
     """
-    evidence, dataset = record.read("03", tier, folder), dataset or tier
+    _must_rank(number)
+    evidence, dataset = record.read(number, tier, folder), dataset or tier
     if dataset not in evidence.datasets:
         names = "; ".join(evidence.datasets)
         raise DataError(f"no collection {dataset!r} is recorded; there are: {names}")
@@ -130,12 +131,13 @@ def compare(
 # --- The test items, and what is made of them --------------------------------------------------
 
 
-def ranked_items(tier: str, dataset: str = "") -> CaptionedImages:
+def ranked_items(number: str, tier: str, dataset: str = "") -> CaptionedImages:
     """The test images with their captions, in the order of a similarity matrix.
 
     Rows are images in this order, columns all captions of the first image, then all of the second.
     Raises DataError for missing data and for a collection that is not there.
     """
+    _must_rank(number)
     dataset = dataset or tier
     if tier == flickr8k.NAME:
         return flickr8k.load("test", features=None)
@@ -152,12 +154,12 @@ def ranked_items(tier: str, dataset: str = "") -> CaptionedImages:
     return captioned_images("test", count, family=world.FAMILY, clarity=dials)
 
 
-def similarity(model: Encoder, tier: str = "world", dataset: str = "") -> np.ndarray:
+def similarity(number: str, model: Encoder, tier: str = "world", dataset: str = "") -> np.ndarray:
     """Cosines (test images, test captions) that a model gives.
 
     Of a controlled collection without pictures, it encodes arrays (regions, width).
     """
-    images = ranked_items(tier, dataset)
+    images = ranked_items(number, tier, dataset)
     texts = [caption for group in images.captions for caption in group]
     model.say_unread(texts, "captions")
     return model.cosines(_vectors(model, images), model.encode_texts(texts))
@@ -170,14 +172,17 @@ def _vectors(model: Encoder, images: CaptionedImages) -> np.ndarray:
     return np.concatenate([model.encode_images([show(row) for row in block]) for block in rows])
 
 
-def swaps(source: Path, tier: str, name: str = "yours", folder: Path | None = None) -> pd.DataFrame:
+def swaps(
+    number: str, source: Path, tier: str, *, name: str = "yours", folder: Path | None = None
+) -> pd.DataFrame:
     """How often a photograph's caption scores above itself with two things exchanged, in percent.
 
     source: a model, as `encoders.read` takes it. A row a system, the model's first, a column a kind
     of swap (`cora.data.swaps`), with 95 % intervals over photographs and a recorded system's seeds.
-    Raises DataError for another tier, a matrix of similarities, which has no swaps, missing data,
-    and other captions than the recorded ones.
+    Raises DataError for another paper or tier, a matrix of similarities, which has no swaps,
+    missing data, and other captions than the recorded ones.
     """
+    _must_rank(number)
     if tier != flickr8k.NAME or source.suffix == ".npy":
         raise DataError("swaps are of photographs and take a model: --tier flickr8k, no .npy file")
     model = read(source)
@@ -203,12 +208,15 @@ def swaps(source: Path, tier: str, name: str = "yours", folder: Path | None = No
     return pd.concat([pd.DataFrame(told, index=[name]), recorded])
 
 
-def scores_of(source: Path, tier: str, dataset: str) -> np.ndarray:
+def scores_of(number: str, source: Path, tier: str, dataset: str) -> np.ndarray:
     """The similarity matrix of a .npy file, or of a model as `encoders.read` takes it."""
     if source.suffix != ".npy":
-        return similarity(read(source), tier, dataset)
+        return similarity(number, read(source), tier, dataset)
     try:
-        scores: Any = np.lib.format.open_memmap(regular_file(source), mode="r")
+        with regular_file(source).open("rb") as file:
+            if not file.read(6) == np.lib.format.MAGIC_PREFIX:  # np.load reads archives, too
+                raise ValueError("save the matrix alone with np.save")
+        scores: Any = np.load(source, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise DataError(f"{source}: no such file") from None
     except Exception as error:  # whatever a damaged file leads to
@@ -219,11 +227,24 @@ def scores_of(source: Path, tier: str, dataset: str) -> np.ndarray:
     return scores
 
 
-def write_items(tier: str, dataset: str, path: Path) -> int:
+def write_items(number: str, tier: str, dataset: str, path: Path) -> int:
     """Write the test items as CSV: row, column, image and caption; returns how many there are."""
-    images = ranked_items(tier, dataset)
-    table = pd.DataFrame({"image": images.ids, "caption": images.captions}).rename_axis("row")
-    table = table.explode("caption").reset_index()
-    table.insert(1, "column", table.index)
-    write_atomic(path, partial(table.to_csv, index=False))
+    images = ranked_items(number, tier, dataset)
+    rows = [
+        (row, images.ids[row], text) for row, group in enumerate(images.captions) for text in group
+    ]
+    table = pd.DataFrame(rows, columns=["row", "image", "caption"])
+    table.insert(1, "column", range(len(table)))
+    write_atomic(path, lambda file: table.to_csv(file, index=False))
     return len(table)
+
+
+def write(tables: Mapping[str, pd.DataFrame], out: Path) -> None:
+    """Write tables as CSV into a folder."""
+    for name, table in tables.items():
+        write_atomic(out / f"{name}.csv", table.to_csv)
+
+
+def _must_rank(number: str) -> None:
+    if number != "03":
+        raise DataError(f"paper {number} ranks no similarity matrix of images and captions; use 03")

@@ -117,12 +117,20 @@ class Encoder:
         return images @ texts.T
 
     def say_unread(self, texts: Sequence[str], name: str = "texts") -> None:
-        """Say on stderr which words of texts the model does not know, how many texts it cuts."""
+        """Say on stderr which words of texts the model does not know, and how many texts it cuts.
+
+        Of the first of these it says at which word.
+        """
         if words := list(dict.fromkeys(word for text in texts for word in self.unknown(text))):
             more = f" and {len(words) - 20} more" if len(words) > 20 else ""
             print(f"words that it does not know: {', '.join(words[:20])}{more}", file=sys.stderr)
-        if cut := sum(not self.fits(text) for text in texts):
-            print(f"{name} not read to the end: {cut} of {len(texts)}", file=sys.stderr)
+        if cut := [text for text in texts if not self.fits(text)]:
+            words = cut[0].split() or [""]
+            ends = range(1, len(words))
+            last = next((n for n in ends if not self.fits(" ".join(words[:n]))), len(words))
+            first = f"the first is cut at its word {last}, {words[last - 1][:40]!r}"
+            said = f"{name} not read to the end: {len(cut)} of {len(texts)}; {first}"
+            print(said, file=sys.stderr)
 
 
 def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -1,9 +1,12 @@
 """`mmlib record` makes a paper's evidence, `mmlib judge` reads it."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from dataclasses import replace as replaced
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +15,14 @@ from matplotlib.figure import Figure
 
 from mmlib.core import plots, recordings
 from mmlib.core.claims import Assessment, assess, ledger, parts_table
-from mmlib.core.engine import Resources, run_jobs, tidy
+from mmlib.core.engine import SECONDS, Resources, devices_of, run_jobs, tidy
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, features_text
 from mmlib.core.evidence import header as header_of
 from mmlib.core.experiment import Experiment
 from mmlib.core.files import PICTURES, alone, file_hash, listed
 from mmlib.core.forest import forest
-from mmlib.core.jobs import NO_SEED, Answer, Job
+from mmlib.core.jobs import JOB, NO_SEED, Answer, Job
 from mmlib.core.parallel import connect
 from mmlib.core.paths import OWN_EVIDENCE, data_dir, evidence_dir, own_dataset, write_atomic
 from mmlib.core.recordings import incomplete
@@ -27,7 +30,7 @@ from mmlib.core.tables import write_json
 from mmlib.data import flickr8k
 from mmlib.features import sets
 from mmlib.suite.papers import experiment as experiment_of
-from mmlib.suite.training import How
+from mmlib.suite.training import How, shown
 from mmlib.world import captioned_images
 
 FEATURES = "flickr8k/features/*"  # among the inputs of an experiment that reads photographs
@@ -43,9 +46,9 @@ def record(
 
     datasets, systems: only these, and what has no seed. The recording is written at the end, also
     where that is an error or Ctrl-C; jobs that are finished are not run again. folder: of all.
-    how: weights and curves of trainings; for weights that are kept, what was finished without them
-    is run again. replace: record these data sets anew; the recordings that have them stay in use
-    until the new one is whole, and are then set aside.
+    how: precision, weights and curves of trainings; for weights that are kept, what was finished
+    without them is run again. replace: record these data sets anew; the recordings that have them
+    stay in use until the new one is whole, and are then set aside.
     Returns all the evidence that there is now. Raises DataError for a paper without evidence, a
     scheduler that does not answer, a folder in which another recording is made, a damaged recording
     or one that does not fit the new one, and what loading the data raises.
@@ -60,8 +63,9 @@ def record(
         if unknown := [name for name in systems if name not in grid]:
             near = " or ".join(get_close_matches(unknown[0], grid, 3, 0)) or "another tier"
             raise DataError(f"no system {unknown[0]!r} here; did you mean {near}?")
-    jobs = how.weights / ".jobs" if how.weights else resources.jobs
-    resources = replaced(resources, folder=jobs)
+    jobs = resources.jobs if how.weights is None else how.weights / ".jobs"
+    precise = how.precision == "float32"  # no job of one precision is taken for another's
+    resources = replaced(resources, folder=jobs if precise else jobs / how.precision)
     if resources.cluster:  # found out now, not after the documents are built
         connect(resources.cluster).close()
     folder = (folder or evidence_dir()) / tier / experiment.paper
@@ -77,16 +81,8 @@ def record(
         columns: dict[str, dict[str, dict[str, str]]] = {name: {} for name in data}
         for job in (job for stage in stages for job in stage.jobs):
             columns[job.dataset][job.system["system"]] = {k: str(v) for k, v in job.system.items()}
-        header = header_of(
-            paper=experiment.paper, tier=tier, device=resources.device,
-            method_version=experiment.version, inputs=inputs_of(experiment, tier),
-            settings={name: asdict(experiment.budget(tier, name)) for name in data},
-            data={name: arrays.fingerprint for name, arrays in data.items()}, systems=columns,
-            inapplicable={
-                name: sorted(experiment.systems(tier, name).keys() - columns[name]) for name in data
-            },
-            bounds=experiment.bounds, may_skip=experiment.may_skip, **_features(experiment, tier),
-        )  # fmt: skip
+        header = _header(experiment, tier, resources.device, data, columns)
+        header["precision"] = how.precision
         for earlier in old.recordings if old else ():
             if replace and earlier["settings"].keys() <= data.keys():
                 continue
@@ -98,19 +94,40 @@ def record(
         missing = [
             replaced(stage, jobs=[
                 job for job in stage.jobs
-                if (job.dataset, job.system["system"], job.seed) not in recorded
+                if _key(job) not in recorded
                 and (not systems or job.system["system"] in systems
                      or (job.seed == NO_SEED and stage.parallel))
             ])
             for stage in stages
         ]  # fmt: skip
+        todo = [
+            _key(job) for stage in missing for job in stage.jobs
+            if job.settings and job.seed != NO_SEED
+            and not resources.path(stage.function, job, data[job.dataset]).exists()
+        ]  # fmt: skip
+        means = {key[:2]: old.means(*key[:2], SECONDS, JOB) for key in todo if old}
+        took = {key: float(seconds.mean()) for key, seconds in means.items() if len(seconds)}
+        at_once = len(devices_of(resources))
+        of = f"of {len({system for _, system, _ in todo})} systems (--systems takes some)"
+        print(f"{_left(todo, took, at_once)}, {of}", file=sys.stderr)
         answers: list[tuple[Job, Answer]] = []
+
+        def on_answer(job: Job, answer: Answer) -> str:
+            answers.append((job, answer))
+            if (key := _key(job)) in todo:
+                todo.remove(key)
+                took[key[:2]] = answer.seconds
+            return _left(todo, took, at_once)
+
+        def watch(bar: Any) -> AbstractContextManager:  # the last epoch, and what is left
+            left = partial(_left, todo, took, at_once)
+            return shown(resources.jobs, lambda text: bar.set_postfix_str(f"{text}; {left()}"))
+
         finished, how = False, replaced(how, version=experiment.version)
         try:
             for stage in missing:
                 run_jobs(
-                    stage, data, resources, how=how,
-                    on_answer=lambda job, answer: answers.append((job, answer)),
+                    stage, data, resources, on_answer=on_answer, how=how, watch=watch,
                     label=f"{experiment.paper}, {tier}: {stage.function.__name__}",
                 )  # fmt: skip
             finished = True
@@ -120,6 +137,34 @@ def record(
                 anew = data.keys() if replace else ()
                 recordings.write(folder, tidy(trained, values, data), header, anew)
         return recordings.read(folder)
+
+
+def _key(job: Job) -> tuple[str, str, int]:
+    return job.dataset, job.system["system"], job.seed
+
+
+def _header(
+    experiment: Experiment[Any, Any], tier: str, device: str, data: Mapping[str, Any],
+    columns: Mapping[str, Mapping[str, Mapping[str, str]]],
+) -> dict[str, Any]:  # fmt: skip
+    unused = {name: experiment.systems(tier, name).keys() - columns[name].keys() for name in data}
+    return header_of(
+        paper=experiment.paper, tier=tier, device=device, method_version=experiment.version,
+        settings={name: asdict(experiment.budget(tier, name)) for name in data},
+        data={name: arrays.fingerprint for name, arrays in data.items()},
+        inputs=inputs_of(experiment, tier), **_features(experiment, tier), systems=columns,
+        inapplicable={name: sorted(systems) for name, systems in unused.items()},
+        bounds=experiment.bounds, may_skip=experiment.may_skip,
+    )  # fmt: skip
+
+
+def _left(
+    todo: Sequence[tuple[str, str, int]], took: Mapping[tuple[str, str], float], at_once: int
+) -> str:
+    """How many trainings are left, and about how long: as their systems took, else the mean."""
+    mean = sum(took.values()) / max(len(took), 1)
+    hours = sum(took.get(key[:2], mean) for key in todo) / 3600 / max(min(at_once, len(todo)), 1)
+    return f"{len(todo)} trainings left" + (f", about {hours:.1f} h" if hours else "")
 
 
 def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
@@ -187,12 +232,11 @@ def _current(folder: Path, evidence: Evidence, experiment: Experiment[Any, Any])
         if settings != asdict(experiment.budget(tier, dataset)):
             raise DataError(f"{folder}: the settings of {dataset} have changed; {anew}")
     current = {name: experiment.systems(tier, name) for name in evidence.datasets}
-    for dataset, systems in (pair for h in evidence.recordings for pair in h["systems"].items()):
-        for system, columns in systems.items():
-            now = current[dataset].get(system, {})
-            # A column that the record lacks is the default; one that the code lacks has no effect.
-            if any(columns[name] != str(now[name]) for name in columns.keys() & now.keys()):
-                raise DataError(f"{folder}: {system} on {dataset} has changed; {anew}")
+    for (dataset, system), columns in evidence.columns().items():
+        now = current[dataset].get(system, {})
+        # A column that the record lacks is the default; one that the code lacks has no effect.
+        if any(columns[name] != str(now[name]) for name in columns.keys() & now.keys()):
+            raise DataError(f"{folder}: {system} on {dataset} has changed; {anew}")
     series = evidence.series
     names = zip(series["dataset"], series["system"], strict=True)
     current_rows = [system in current[dataset] for dataset, system in names]

@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
@@ -35,6 +35,7 @@ from mmlib import __version__
 from mmlib.core import paths
 from mmlib.core.errors import DataError
 from mmlib.core.files import alone
+from mmlib.core.parallel import on_cluster
 from mmlib.suite.outcomes import RESULTS, NotebookReport, read_results
 from mmlib.suite.parameters import check_parameters
 
@@ -164,14 +165,16 @@ def run_notebooks(
     out_dir: Path,
     parameters: dict[str, Any],
     timeout: float,
+    cluster: str = "",
     at_a_time: int = 1,
 ) -> list[NotebookReport]:
     """Run notebooks, `at_a_time` side by side, showing problems on stderr as they come.
 
     They start in the order given; the reports are by name.
     All parameters are checked before the first notebook starts. Writes `out_dir/summary.json`.
-    Raises DataError, also where `out_dir` is the folder of a notebook, and where another run writes
-    into `out_dir`.
+    cluster: address of a Dask scheduler, on whose workers they run side by side; the folders must
+    have the same names there. Raises DataError, also where `out_dir` is the folder of a
+    notebook, and DataError where no scheduler answers, or another run writes into `out_dir`.
     """
     out_dir = out_dir.resolve()
     for notebook in notebooks:
@@ -184,10 +187,14 @@ def run_notebooks(
     # After an error the threads still run, but as daemons: their kernels end with this process.
     with alone(out_dir / ".lock", busy), ThreadPool(at_a_time) as pool:
         (out_dir / "summary.json").unlink(missing_ok=True)  # it would tell of an earlier run
+        calls = [(notebook.resolve(), out_dir, parameters, timeout) for notebook in notebooks]
+        finished: Iterable[NotebookReport]
+        if cluster:
+            finished = on_cluster(run_notebook, calls, cluster)
+        else:
+            finished = pool.imap_unordered(lambda call: run_notebook(*call), calls)
         reports = []
-        for report in pool.imap_unordered(
-            lambda path: run_notebook(path.resolve(), out_dir, parameters, timeout), notebooks
-        ):
+        for report in finished:
             for problem in report.problems:
                 print(f"\n{report.notebook}: {problem}", file=sys.stderr, flush=True)
             reports.append(report)

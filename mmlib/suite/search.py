@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from jinja2 import Template
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFilter
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError
@@ -33,6 +33,9 @@ from mmlib.core.paths import write_atomic
 from mmlib.suite.encoders import Encoder, batches, open_small, read
 
 THUMBNAIL = 384  # pixels of the longer side of a picture that was found
+OUTLINE = "#D55E00"
+# Windows of half the picture's sides: left, top, right, bottom as shares of these.
+WINDOWS = [(x / 4, y / 4, x / 4 + 0.5, y / 4 + 0.5) for y in range(3) for x in range(3)]
 PROBED = 3  # pictures of an index that are encoded again before it is used
 ROUNDING = 0.02  # distance of one input's unit vectors at half precision, in different batches
 PAGE = Path(__file__).with_name("sheet.html.j2")
@@ -66,8 +69,26 @@ class Found:
                 raise DataError(f"{self.folder / file}: changed since it was ranked; search again")
         return pictures
 
+    @cached_property
+    def regions(self) -> list[tuple[float, float, float, float]]:
+        """The part of each picture that its score depends on most.
+
+        That one of `WINDOWS` whose blurring lowers the cosine most (occlusion: Zeiler and Fergus,
+        Visualizing and Understanding Convolutional Networks, ECCV 2014).
+        """
+        wanted, best = self.model.encode_texts([self.text]), []
+        for picture in self.pictures:
+            smooth = picture.filter(ImageFilter.GaussianBlur(max(picture.size) / 8))
+            blurred = [picture.copy() for _ in WINDOWS]
+            for copy, window in zip(blurred, WINDOWS, strict=True):
+                corners = _pixels(picture, window)
+                copy.paste(smooth.crop(corners), corners[:2])
+            cosines = self.model.cosines(self.model.encode_images(blurred), wanted)
+            best.append(WINDOWS[int(np.argmin(cosines))])
+        return best
+
     def save(self, path: Path | str) -> None:
-        """Write a contact sheet, an HTML page without other files.
+        """Write a contact sheet with the regions outlined, an HTML page without other files.
 
         Raises DataError for a picture that is gone.
         """
@@ -76,14 +97,23 @@ class Found:
 
     def _repr_html_(self) -> str:
         figures = []
-        rows = zip(self.table.itertuples(), self.pictures, strict=True)
-        for (rank, cosine, file), picture in rows:
+        rows = zip(self.table.itertuples(), self.pictures, self.regions, strict=True)
+        for (rank, cosine, file), picture, region in rows:
+            picture, width = picture.copy(), max(2, max(picture.size) // 80)
+            left, top, right, bottom = _pixels(picture, region)
+            corners = left, top, right - 1, bottom - 1
+            ImageDraw.Draw(picture).rectangle(corners, None, OUTLINE, width)
             picture.save(buffer := io.BytesIO(), "JPEG", quality=90)
             data = base64.b64encode(buffer.getvalue()).decode()
             title, link = f"{rank}. {cosine:.2f} {printable(file)}", (self.folder / file).absolute()
             figures.append((title, link.as_uri(), data))
         page = Template(PAGE.read_text(encoding="utf-8"), autoescape=True)
         return page.render(text=printable(self.text), card=self.model.card, figures=figures)
+
+
+def _pixels(picture: Image.Image, region: Sequence[float]) -> tuple[int, int, int, int]:
+    left, top, right, bottom = np.round(np.multiply(region, picture.size * 2)).astype(int).tolist()
+    return left, top, right, bottom
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,10 +171,7 @@ def folder(
     if index is not None:
         whose = _hash(f"{path.resolve()} {model.identity}")
         store = Path(index) / f"{path.resolve().name}-{whose}.safetensors"
-    arrays, notes = kept(store) or ({"vectors": np.zeros((0, 0))}, {"mmlib": "[]"})
-    known = zip(json.loads(notes["mmlib"]), arrays["vectors"], strict=True)
-    before: dict[tuple, tuple[str, np.ndarray]]
-    before = {tuple(state): (digest, vector) for (*state, digest), vector in known}
+    before = _read(store)
     rows = {state: before[state] for state in states if state in before}
     if rows and _changed(model, path, rows):
         mend = "made anew: the model gives other vectors now (other weights, code or preprocessing)"
@@ -158,8 +185,8 @@ def folder(
             digest = file_hash(path / name)
             return digest, None if digest in vector_of else open_small(path / name)
         except (DataError, OSError) as error:
-            said = isinstance(error, DataError)
-            left_out[name] = str(error) if said else f"{path / name}: cannot be read: {error}"
+            known = isinstance(error, DataError)
+            left_out[name] = str(error) if known else f"{path / name}: cannot be read: {error}"
             return "", None
 
     try:
@@ -198,6 +225,16 @@ def _changed(model: Encoder, folder: Path, rows: Mapping[tuple, tuple[str, np.nd
     before = np.stack([rows[state][1] for state in some])
     same = now.shape == before.shape and np.linalg.norm(now - before, axis=1).max() <= ROUNDING
     return not same
+
+
+def _read(store: Path) -> dict[tuple, tuple[str, np.ndarray]]:
+    """Of an index the files' hashes and vectors by their states.
+
+    Of no files where there is none or, with a line on stderr, it is damaged.
+    """
+    arrays, notes = kept(store) or ({"vectors": np.zeros((0, 0))}, {"mmlib": "[]"})
+    rows = zip(json.loads(notes["mmlib"]), arrays["vectors"], strict=True)
+    return {tuple(state): (digest, row) for (*state, digest), row in rows}
 
 
 def _write(store: Path, rows: Mapping[tuple, tuple[str, np.ndarray]]) -> None:

@@ -210,6 +210,8 @@ def test_course_writes_all_notebooks(lessons, tmp_path, capsys):
         cells = nbformat.read(path, as_version=4).cells
         tags = {tag for cell in cells for tag in cell.metadata.get("tags", [])}
         assert tags == {"parameters", "exercise", "answer", "check"}  # no blank
+    assert course(lessons, "mistakes", "2") == 0
+    assert "**Exercise 5. A title**" in capsys.readouterr().out
 
 
 def test_course_refuses_in_one_line(lessons, tmp_path, capsys):
@@ -218,6 +220,7 @@ def test_course_refuses_in_one_line(lessons, tmp_path, capsys):
         (("answers", lessons / "01_one.ipynb"), "01_one.ipynb is something else; name a new"),
         (("grade", lessons, "--out", tmp_path / "new", "--timeout", "0"), "are numbers above 0"),
         (("grade", tmp_path / "none", "--out", tmp_path / "marks.csv"), "no notebook in"),
+        (("answers", tmp_path / "new", "--pack"), "--pack is for course student"),
         (("teacher", tmp_path / "new"), "No such command 'teacher'"),
     ):
         assert course(lessons, *options) == 2
@@ -248,7 +251,7 @@ def test_record_takes_names_with_blanks_and_commas(monkeypatch, names):
     options = {}
     found = SimpleNamespace(seeds=[0], header={"cpu_seconds": 0})
     monkeypatch.setattr(record, "record", lambda *args, **more: options.update(more) or found)
-    words = [word for name in names for word in ("--datasets", name, "--systems", name)]
+    words = ["--datasets", *names, "--systems", *names] if names else []
     assert cli.main(["record", "04", *words, "--seeds", "1"]) == 0
     assert list(options["datasets"]) == list(options["systems"]) == names
 

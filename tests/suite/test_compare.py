@@ -40,7 +40,7 @@ def beside(monkeypatch):
 
     def compared(scores, evidence=RECORDED, dataset="world", **more):
         monkeypatch.setattr(record, "read", lambda *_: evidence)
-        return compare.compare(scores, "world", dataset, **more)
+        return compare.compare("03", scores, "world", dataset, **more)
 
     return compared
 
@@ -132,9 +132,9 @@ def test_without_families_captions_name_their_image(beside):
 def test_drawn_items_are_as_easy_as_those_of_the_record(monkeypatch, tier, dataset, count, clarity):
     monkeypatch.setattr(compare, "captioned_images", lambda *args, **how: (args, how))
     how = {"family": 4, "clarity": clarity}
-    assert compare.ranked_items(tier, dataset) == (("test", count), how)
+    assert compare.ranked_items("03", tier, dataset) == (("test", count), how)
     with pytest.raises(DataError, match="no collection 'moon'; there are: "):
-        compare.ranked_items(tier, "moon")
+        compare.ranked_items("03", tier, "moon")
 
 
 # Encoders
@@ -148,7 +148,7 @@ def test_encoders_get_batches_and_their_cosines_count(monkeypatch):
         sizes.append(len(items))
         return np.array([[len(str(item)), 1.0] for item in items])
 
-    cosines = compare.similarity(Encoder(Path("mine"), "", "", encode, encode))
+    cosines = compare.similarity("03", Encoder(Path("mine"), "", "", encode, encode))
     a = np.array([[len(str(one)), 1.0] for one in images.features])
     b = np.array([[len(t), 1.0] for group in images.captions for t in group])
     for i, j in ((0, 0), (3, 17), (399, 1999)):
@@ -190,8 +190,9 @@ def saved(array, save=np.save):
 ONES = saved(np.ones((4, 9)))
 NOT_NPY = "not a readable .npy array: "
 BYTES = [  # of a file, what is said of it
-    (saved(np.ones(9), np.savez), f"{NOT_NPY}the magic string is not correct"),
-    (b"", f"{NOT_NPY}EOF: reading magic string"),
+    (b"PK\3\4" + bytes(99), f"{NOT_NPY}save the matrix alone with np.save"),
+    (saved(np.ones(9), np.savez), f"{NOT_NPY}save the matrix alone with np.save"),
+    (b"", f"{NOT_NPY}save the matrix alone with np.save"),
     (ONES[:9], f"{NOT_NPY}EOF: reading array header"),
     (ONES[:-9], f"{NOT_NPY}mmap length is greater than file size"),
     (ONES.replace(b"(4, 9)", b"(4, 9)^"), f"{NOT_NPY}Cannot parse header"),
@@ -207,7 +208,7 @@ def test_a_file_that_holds_no_matrix_of_numbers_is_one_line(tmp_path, content, s
     path = tmp_path / "sim.npy"
     path.write_bytes(content)
     with pytest.raises(DataError, match=re.escape(f"{path}: {said}")) as error:
-        compare.scores_of(path, "world", "")
+        compare.scores_of("03", path, "world", "")
     assert len(str(error.value).splitlines()) == 1
 
 
@@ -300,4 +301,4 @@ def test_a_model_is_judged_by_swaps(tmp_path, monkeypatch, capsys, missing):
 
 def test_swaps_take_no_matrix(tmp_path):
     with pytest.raises(DataError, match=r"take a model: --tier flickr8k, no .npy file"):
-        compare.swaps(tmp_path / "sim.npy", "flickr8k")
+        compare.swaps("03", tmp_path / "sim.npy", "flickr8k")

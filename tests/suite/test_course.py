@@ -296,19 +296,30 @@ def test_answers_that_are_not_those_of_the_exercises_are_refused(notebook, answe
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_a_committed_notebook_has_for_teachers(path):
-    teacher = read_teacher(path)
-    assert [task.number for task in teacher.exercises] == [1, 2, 3, 4, 5]
-    for task in teacher.exercises:
+    public, mine, again = (read_teacher(path, seed) for seed in (None, 7, 7))
+    assert [task.number for task in public.exercises] == [1, 2, 3, 4, 5]
+    for task in public.exercises:
         assert task.answer not in ("", task.blank.source)
         assert len(task.explanation) > 100
+    assert again == mine  # a seed changes one exercise, alike in check and answer
+    pairs = zip(public.exercises, mine.exercises, strict=True)
+    assert sum(old != new for old, new in pairs) == 1
+    assert public.notebook != mine.notebook
     for name in ("docs/lessons.md", "notebooks/answers/teacher.md"):
         text = (ROOT / name).read_text("utf-8").split(f"\n## {path.stem[:2]} · ")[1]
         lesson = text.partition("\n## ")[0]
         if rows := re.findall(r"^\| (\d+)–(\d+) \| ([^|]+) \|", lesson, re.MULTILINE):
             starts, ends, sections = zip(*rows, strict=True)
             assert (starts, ends[-1]) == (("0", *ends[:-1]), "90")
-            headings = "".join(cell.source for cell in teacher.notebook.cells)
+            headings = "".join(cell.source for cell in public.notebook.cells)
             assert all(f"## {n}. " in headings for n in re.findall(r"\d+", "|".join(sections)))
+
+
+def test_the_check_of_ones_own_numbers_takes_their_answer_alone():
+    public, mine = (read_teacher(NOTEBOOKS[0], seed).exercises[1] for seed in (None, 7))
+    exec(f"{mine.answer}\n{mine.check.source}", {"np": np, "course": course})
+    with pytest.raises(WrongAnswer):
+        exec(f"{public.answer}\n{mine.check.source}", {"np": np, "course": course})
 
 
 def test_form_of_exercises():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -12,7 +13,6 @@ import yaml
 from tiny_notebooks import LESSON, committed_notebook, exercise, lesson, write_answers
 
 from mmlib.suite.course import grading, versions
-from mmlib.suite.course.form import read_teacher
 
 LIMITS = (2.5, 2**30)  # seconds and bytes of an answer
 RIGHT = {number: answer for number, (answer, _) in LESSON.items()}
@@ -79,7 +79,8 @@ def graded(teacher, tmp_path_factory):
     for name, (answers, *_) in HAND_INS.items():
         for n, answer in answers.items():
             if answer:
-                answers[n] = answer.replace("{marks!r}", repr(str(marks)))
+                answer = answer.replace("{marks!r}", repr(str(marks)))
+                answers[n] = answer.replace("{notebook!r}", repr(str(teacher)))
         (folder / name).mkdir()
         nbformat.write(fill(answers), folder / name / "01_tiny.ipynb")
     edited = fill({1: "answer_1 = 6"})
@@ -189,4 +190,64 @@ def test_a_check_that_cannot_be_kept_is_the_authors_fault(tmp_path, check, said)
     nbformat.write(nb, tmp_path / "01_bad.ipynb")
     write_answers(tmp_path / "01_bad.ipynb", {1: "answer_1 = 3"})
     with pytest.raises(ValueError, match=rf"01_bad.ipynb: .*{said}"):
-        grading.Kernel(read_teacher(tmp_path / "01_bad.ipynb"))
+        grading.mistakes(tmp_path / "01_bad.ipynb")
+
+
+# nbgrader
+
+
+def test_export_has_the_metadata_of_nbgrader(teacher, tmp_path):
+    [path], _ = versions.write("nbgrader", tmp_path, [teacher])
+    assert path == tmp_path / "source" / "01_tiny" / "01_tiny.ipynb"
+    nb = nbformat.read(path, as_version=4)
+    nbformat.validate(nb)
+    cells = [(cell, cell.metadata.nbgrader) for cell in nb.cells if "nbgrader" in cell.metadata]
+    names = [f"{part}-{n}" for n in (1, 2, 3) for part in ("question", "answer", "check")]
+    assert [marks["grade_id"] for _, marks in cells] == names
+    for cell, marks in cells:  # as its documentation of schema 3 says
+        part = marks["grade_id"].partition("-")[0]
+        assert marks["schema_version"] == 3
+        assert not marks["task"]
+        assert marks["solution"] == (part == "answer") == ("### BEGIN SOLUTION" in cell.source)
+        assert marks["grade"] == (part == "check") == ("### BEGIN HIDDEN TESTS" in cell.source)
+        assert marks["locked"] == (part != "answer")
+        assert marks.get("points") == (2 if part == "check" else None)
+    released = "".join(
+        re.sub(r"### BEGIN.*### END [A-Z ]+", "", cell.source, flags=re.DOTALL) for cell in nb.cells
+    )
+    assert "return 2 * x" not in released
+    assert "answer_1 = ...\n" in released
+
+
+# A pack
+
+
+def test_pack_has_package_and_evidence_and_keeps_begun_work(teacher, tmp_path, monkeypatch):
+    root = tmp_path / "clone"
+    for name in (
+        "mmlib/a.py",
+        "mmlib/__pycache__/a.pyc",
+        "evidence/world.json",
+        *versions.PACKED[2:],
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    monkeypatch.setattr(versions, "PACKAGE", root / "mmlib")
+    out = tmp_path / "pack"
+    notebook = out / "notebooks" / "01_tiny.ipynb"
+    assert versions.write("student", out, [teacher], pack=True) == ([notebook], [])
+    assert {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()} == {
+        *("mmlib/a.py", "evidence/world.json", "README.md", *versions.PACKED[2:]),
+        "notebooks/01_tiny.ipynb",
+    }
+    notebook.write_text("begun")
+    (root / "mmlib" / "a.py").write_text("newer")
+    assert versions.write("student", out, [teacher], pack=True) == ([], [notebook])
+    assert notebook.read_text() == "begun"
+    assert (out / "mmlib" / "a.py").read_text() == "newer"
+    with pytest.raises(ValueError, match="is something else; name a new folder"):
+        versions.write("student", teacher.parent, [teacher], pack=True)
+    (root / "evidence" / "world.json").unlink()
+    (root / "evidence").rmdir()
+    with pytest.raises(ValueError, match="no evidence beside the package"):
+        versions.write("student", out, [teacher], pack=True)

@@ -48,11 +48,16 @@ def test_check(data, mmlib_data, monkeypatch):
     assert last.startswith("flickr8k: usable, 8 images, 40 captions, splits 4/1/2")
     (folder / "Images" / NAMES[0]).write_bytes(b"")
     edit_line(folder / "captions.txt", 9, "?")
+    monkeypatch.setattr(cli, "SHOWN", 1)
     status, out = mmlib_data("check", "flickr8k", "--folder", folder)
     assert status == 1
     assert "NOT usable, 2 problems" in out
+    assert "... and 1 more (--all shows them)" in out
+    status, out = mmlib_data("check", "flickr8k", "--all")
+    assert status == 1
     assert f"{NAMES[0]}: cannot be decoded" in out
     assert "captions.txt, line 9" in out
+    assert "more (--all" not in out
 
 
 def test_get(data, mmlib_data, monkeypatch):

@@ -143,7 +143,7 @@ def command_faults(words):
 
 def mmlib_faults(arguments):
     """What `mmlib` would say to these arguments before it does anything."""
-    words, command, context = [*arguments], typer.main.get_command(cli.app), None
+    words, command, context = cli.each_named(arguments), typer.main.get_command(cli.app), None
     try:
         while True:
             context = command.make_context(None, words, parent=context)

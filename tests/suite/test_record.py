@@ -401,7 +401,9 @@ def test_only_systems_that_are_named_are_trained(tmp_path, monkeypatch, capfd, s
     use(monkeypatch, systems=names)
     found = make(tmp_path, systems=systems)
     assert len(trained(tmp_path)) == jobs
-    assert f"{jobs}/{jobs}" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert said.startswith(f"{jobs} trainings left, of {jobs // 4} systems (--systems takes some)")
+    assert f"{jobs - 1} trainings left, about 0.0 h" in said
     done = files(tmp_path)
     assert found.recordings[0]["inapplicable"] == {"even": []}
     for wrong, said in (("c", "no system 'c' here; did you mean b, "), ("b, A", "no system 'A'")):
@@ -411,6 +413,8 @@ def test_only_systems_that_are_named_are_trained(tmp_path, monkeypatch, capfd, s
         make(tmp_path, systems=["a"], replace=True)
     make(tmp_path)  # only what is missing
     assert len(trained(tmp_path)) == 12
+    two = [("odd", "a", 0), ("odd", "b", 0), ("odd", "b", 1)]  # the second system as the mean
+    assert record._left(two, {("odd", "a"): 7200.0}, 2) == "3 trainings left, about 3.0 h"
     assert done.items() <= files(tmp_path).items()
 
 

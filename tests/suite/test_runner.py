@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import nbformat
 import pytest
-from tiny_jobs import is_alive, wait_for
+from tiny_jobs import in_threads, is_alive, wait_for
 from tiny_notebooks import PARAMETERS, RESULTS, SETTINGS, judgement, write_notebook
 
 from mmlib.core.errors import DataError
@@ -120,13 +120,15 @@ def test_a_kernel_whose_parent_is_gone_already_ends(tmp_path):
     assert subprocess.run(kernel, timeout=120).returncode == 1
 
 
-def test_notebooks_run_side_by_side_and_are_told_by_name(tmp_path):
+def test_notebooks_run_on_a_cluster_and_are_told_by_name(tmp_path):
     cells = {"slow": ["import time\ntime.sleep(1)"], "broken": ["1 / 0"]}
     paths = [
         write_notebook(tmp_path / f"{name}.ipynb", SETTINGS, *own, RESULTS, judgement())
         for name, own in cells.items()
     ]
-    broken, slow = runner.run_notebooks(paths, tmp_path / "runs", {}, 120, 2)
+    with in_threads() as cluster:
+        address = cluster.scheduler_address
+        broken, slow = runner.run_notebooks(paths, tmp_path / "runs", {}, 120, address)
     assert slow.ok, slow.problems
     assert "ZeroDivisionError" in broken.problems[0]
     summary = json.loads((tmp_path / "runs" / "summary.json").read_text())
@@ -155,9 +157,9 @@ def tiny(tmp_path):
 def test_an_interrupted_run_leaves_no_earlier_summary(tiny, tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "summary.json").write_text('{"ok": true}')
-    monkeypatch.setattr(runner, "run_notebook", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(runner, "on_cluster", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        runner.run_notebooks([tiny], tmp_path / "runs", {}, 120)
+        runner.run_notebooks([tiny], tmp_path / "runs", {}, 120, "tcp://x")
     assert not (tmp_path / "runs" / "summary.json").exists()
 
 

@@ -322,7 +322,19 @@ def test_a_large_picture_is_read_small_and_upright(tmp_path):
         assert half[picture.height // 2 + 8 :].mean() < 5
 
 
-# --- Sheets ------------------------------------------------------------------------------------
+# --- Regions and sheets ------------------------------------------------------------------------
+
+
+def test_the_region_is_the_one_without_which_the_score_falls_most(photos):
+    picture = Image.new("RGB", (200, 100), "black")
+    picture.paste((255, 0, 0), (120, 60, 190, 95))
+    picture.save(photos / "spot.png")
+    Path("most.py").write_text(FUNCTIONS.replace("mean((0, 1))", "max((0, 1))"))
+    index = search.folder(photos, "most.py")
+    hashes = [index.hashes[index.files.index("spot.png")]]
+    table = pd.DataFrame({"score": [1.0], "picture": ["spot.png"]}, index=[1])
+    found = search.Found(photos, index.model, "red", table, hashes)
+    assert found.regions == [(0.5, 0.5, 1.0, 1.0)]
 
 
 def test_sheets_are_whole_files_that_name_the_text(photos, tmp_path):
@@ -414,9 +426,10 @@ LONG = " ".join(f"dog {n}" for n in range(60))  # of 120 words and numbers
 
 def test_ends_of_texts_that_are_not_read_are_told(photos, capsys):
     tiny_clip(Path("clip"))
-    ends = re.compile(r"(.+) not read to the end: (.+)")
+    ends = re.compile(r"(.+) not read to the end: (.+); the first is cut at its word (\d+), '(.+)'")
     for model, query in (
-        ("small", [("texts", "1 of 1")]), ("clip", [("texts", "1 of 1")]), ("colours.py", []),
+        ("small", [("texts", "1 of 1", "41", "dog")]), ("clip", [("texts", "1 of 1", "78", "38")]),
+        ("colours.py", []),
     ):  # fmt: skip
         assert cli.main(["search", "photos", LONG, "--model", model]) == 0
         assert ends.findall(capsys.readouterr().err) == query

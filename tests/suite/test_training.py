@@ -1,12 +1,13 @@
-"""What `mmlib record` asks of trainings: kept weights, a curve."""
+"""What `mmlib record` asks of trainings: kept weights, mixed precision, a live curve."""
 
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import tiny_coherence
+import tiny_cora
 import tiny_jobs
 import torch
 from safetensors import safe_open
@@ -14,7 +15,10 @@ from tiny_jobs import Settings
 
 from mmlib.core import engine, fit
 from mmlib.core.engine import Resources
+from mmlib.core.errors import DataError
 from mmlib.core.jobs import Run
+from mmlib.papers.coherence import run
+from mmlib.papers.cora.run import train as cora
 from mmlib.suite import cli, record, training
 from mmlib.suite.training import How
 
@@ -63,11 +67,80 @@ def test_two_trainings_of_a_job_are_two_files(tmp_path):
     for bias in (1.0, 2.0):
         net = torch.nn.Linear(1, 1)
         torch.nn.init.constant_(net.bias, bias)
-        step = Mock(return_value={"train_loss": torch.zeros(())})
-        fit.fit(net, lambda epoch: [0], step, dict, epochs=1, seed=0, keep="last", run=run)
+        step = SimpleNamespace(end_epoch=lambda figures: None)
+        dev = lambda: {"dev_loss": 0.0}  # noqa: E731
+        fit.fit(net, lambda epoch: [], step, dev, epochs=1, seed=0, keep="last", run=run)
     files = [tmp_path / "odd" / "a" / name for name in ("0.safetensors", "0-2.safetensors")]
     with safe_open(files[0], "np") as one, safe_open(files[1], "np") as two:
         assert (one.get_tensor("bias"), two.get_tensor("bias")) == (1.0, 2.0)
+
+
+def test_mixed_precision_is_in_the_header_and_never_joins_other_records(tmp_path):
+    mixed = make(tmp_path / "mixed", How("bf16"))
+    plain = make(tmp_path / "plain")
+    assert mixed.recordings[0]["precision"] == "bf16"
+    assert plain.recordings[0]["precision"] == "float32"
+    a, b = (one.curves("odd", "a", "train_loss") for one in (mixed, plain))
+    assert a == pytest.approx(b, rel=0.05)
+    assert (a != b).any()  # eight bits of a mantissa
+    told = r"differs from what would be recorded now in the precision of trainings: record anew"
+    for name, how in (("mixed", How()), ("plain", How("bf16"))):
+        with pytest.raises(DataError, match=told):
+            make(tmp_path / name, how, range(2))
+    again = make(tmp_path / "elsewhere" / "..", How("bf16"))  # of the same jobs' folder
+    assert again.series.equals(mixed.series)
+
+
+@pytest.mark.parametrize(
+    ("train", "job", "toy"),
+    [
+        (cora.train, tiny_cora.job("CORA", replace(tiny_cora.HOW, epochs=1)), tiny_cora.tiny),
+        (run.train, tiny_coherence.job(run.CMCM), tiny_coherence.tiny),
+    ],
+)
+def test_networks_of_graphs_and_lstms_train_in_mixed_precision(train, job, toy):
+    data = toy()
+    mixed, plain = (train(job, data, Run(precision=p))[1][0] for p in ("bf16", "float32"))
+    assert mixed["train_loss"] == pytest.approx(plain["train_loss"], rel=0.05)
+    assert mixed["train_loss"] != plain["train_loss"]
+    assert torch.backends.mkldnn.enabled
+
+
+def test_a_record_without_a_word_of_precision_is_float32(tmp_path):
+    plain = dict(make(tmp_path).recordings[0])
+    del plain["precision"]
+    assert record.recordings.disagreement(plain, {**plain, "precision": "float32"}) == ""
+    assert "precision" in record.recordings.disagreement(plain, {**plain, "precision": "bf16"})
+
+
+def test_a_step_that_updates_weights_twice_sees_them(tmp_path):
+    """With autocast's cache the second loss would be that of weights before the first update."""
+    net, losses = torch.nn.Linear(4, 4), []
+
+    def step(batch):
+        for _ in range(2):
+            loss = net(batch).float().square().mean()
+            net.zero_grad()
+            loss.backward()
+            with torch.no_grad():
+                for weight in net.parameters():
+                    weight -= 0.5 * weight.grad
+            losses.append(loss.item())
+        return {"train_loss": loss.detach()}
+
+    step.end_epoch = lambda figures: None
+    batches = lambda epoch: [torch.ones(2, 4)]  # noqa: E731
+    fit.fit(net, batches, step, dict, epochs=1, seed=0, keep="last", run=Run(precision="bf16"))
+    assert losses[1] < 0.99 * losses[0]
+
+
+def test_the_bar_shows_the_dev_figure_of_each_epoch(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(training, "LOOK", 0.01)
+    make(tmp_path)
+    said = capsys.readouterr().err
+    for epoch in (1, 2):
+        assert f"odd, a, seed 0, epoch {epoch}: dev_loss 0." in said
+    assert "trainings left" in said.partition("epoch 1: ")[2]
 
 
 def test_tensorboard_gets_every_epoch_where_it_is_asked_for(tmp_path, monkeypatch, capsys):

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import yaml
+
 from mmlib.core.errors import DataError
 from mmlib.core.paths import notebooks_dir
 from mmlib.suite.parameters import read_notebook
@@ -91,11 +94,12 @@ class Teacher:
     exercises: list[Exercise]
 
 
-def read_teacher(path: Path) -> Teacher:
+def read_teacher(path: Path, seed: int | None = None) -> Teacher:
     """A notebook of the repository, with its worked answers.
 
-    Those of `04_document_links.ipynb` are in `answers/04.py` beside it. Raises DataError where one
-    cannot be read or has an incomplete exercise.
+    Those of `04_document_links.ipynb` are in `answers/04.py` beside it. seed: draws what one
+    exercise asks about, as `answers/private.yaml` says. Raises DataError where one cannot be read
+    or has an incomplete exercise.
     """
     notebook = read_notebook(path)
     if faults := form_faults(notebook.cells):
@@ -114,6 +118,17 @@ def read_teacher(path: Path) -> Teacher:
     if numbers != [*answers] or len(numbers) < len(found):
         raise DataError(f"{beside} answers the exercises {[*answers]}, not those of {path.name}")
     answered = [replace(one, **answers[one.number]) for one in found]
+    private = beside.with_name("private.yaml").read_text("utf-8") if seed is not None else "{}"
+    for number, draws in yaml.safe_load(private).get(path.stem[:2], {}).items():
+        rng, index = np.random.default_rng([seed, number]), numbers.index(number)
+        task, answer = answered[index], {"source": answered[index].answer}
+        drawn = {text: str(rng.choice(texts)) for text, texts in draws.items()}
+        words = "|".join(rf"(?<![\w.]){re.escape(text)}(?!\w|\.\d)" for text in drawn)
+        before = notebook.cells[notebook.cells.index(found[0].question) - 1]
+        for cell in (before, task.question, task.blank, task.check, answer):
+            cell["source"] = re.sub(words, lambda text, drawn=drawn: drawn[text[0]], cell["source"])
+        published = f"As published: {task.explanation}"
+        answered[index] = replace(task, answer=answer["source"], explanation=published)
     return Teacher(path, beside, notebook, answered)
 
 

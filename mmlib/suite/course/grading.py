@@ -17,7 +17,7 @@ import threading
 from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
@@ -62,12 +62,13 @@ class Kernel:
             source for task in teacher.exercises
             for source in (task.answer, task.prelude + task.expression, task.check.source)
         ]  # fmt: skip
+        secret = [str(teacher.path), str(teacher.answers)]
         for library in ("OMP", "MKL", "OPENBLAS"):  # a process with threads cannot be forked
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
         self.folder = tempfile.TemporaryDirectory("-mmlib-course", ignore_cleanup_errors=True)
         (self.report, theirs), (self.control, far) = Pipe(), socket.socketpair()
         self.control.settimeout(GRACE)
-        arguments = (os.getpid(), self.folder.name, cells, worked, memory, theirs, far)
+        arguments = (os.getpid(), self.folder.name, cells, worked, secret, memory, theirs, far)
         self.process = get_context("spawn").Process(target=serve, args=arguments)
         self.process.start()
         theirs.close()
@@ -120,25 +121,40 @@ def _end(running: Fork | None) -> None:
                 os.killpg(process, signal.SIGKILL)
 
 
+def mistakes(notebook: Path) -> str:
+    """Markdown: each exercise of a notebook, and the typical mistakes that its check knows."""
+    teacher, lines = read_teacher(notebook), [f"# {notebook.stem}\n"]
+    with closing(Kernel(teacher)) as kernel:
+        for exercise in teacher.exercises:
+            heading = exercise.question.source.splitlines()[0].lstrip("# ")
+            key = kernel.keys[exercise.number]
+            reasons = filter(
+                None, [*(target.reason for target in key.wrong), *key.options.values()]
+            )
+            lines += [f"**{heading}**\n", *dict.fromkeys(f"- {reason}" for reason in reasons), ""]
+    return "\n".join(lines)
+
+
 def grade(
     folder: Path, notebooks: Sequence[Path], out: Path,
-    jobs: int = 1, seconds: float = 60.0, memory: float = 2**31,
+    jobs: int = 1, seconds: float = 60.0, memory: float = 2**31, seed: int | None = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Grade all notebooks in a folder, or one file, into a CSV file of marks, a row an exercise.
 
     result: right, wrong, blank or error; the reason says why. A file that cannot be graded is a
     row, too. Rows of an earlier call are kept where hand-in, notebooks, limits and grader are the
     same. Beside `out`, `…_totals.csv` has a row a student. jobs: hand-ins that run at a time.
-    seconds, memory: of an answer, and bytes beyond the notebook's own.
+    seconds, memory: of an answer, and bytes beyond the notebook's own. seed: of students' copies.
     Returns the totals. Raises DataError where there is nothing to grade, a limit allows nothing,
     a notebook fails, or `out` is another file.
     """
     if not (0 < seconds < math.inf and 0 < memory < math.inf):
         raise DataError("the limits of an answer, seconds and memory, are numbers above 0")
-    teachers = [read_teacher(path) for path in notebooks]
+    teachers = [read_teacher(path, seed) for path in notebooks]
     code = [*notebooks, *(teacher.answers for teacher in teachers)]
     code += sorted(Path(__file__).parent.glob("*.py"))
-    setting = f"{seconds} {memory}" + "".join(map(file_hash, filter(Path.is_file, code)))
+    code += [teacher.answers.with_name("private.yaml") for teacher in teachers[:1]]
+    setting = f"{seconds} {memory} {seed}" + "".join(map(file_hash, filter(Path.is_file, code)))
     totals = out.with_name(f"{out.stem}_totals.csv")
     files = hand_ins(folder, (out, totals))
     if not files:

@@ -13,7 +13,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
@@ -29,14 +29,14 @@ FILES = 2**26  # bytes of a file that an answer may write
 
 def serve(
     parent: int, folder: str, cells: Sequence[tuple[int, str]], worked: Sequence[str],
-    memory: int, report: Connection, control: socket.socket,
+    secret: Sequence[str], memory: int, report: Connection, control: socket.socket,
 ) -> None:  # fmt: skip
     """Run a notebook's cells (number, source), then hand-ins in forks; the target of a process.
 
-    worked: the teacher's answers and checks. memory: bytes of a hand-in beyond those of the
-    notebook. report: is sent the number of each cell once it has run, then the keys of the checks,
-    or what failed. control: brings a connection for each hand-in; a message without one is sent
-    back, as a sign of life.
+    worked: the teacher's answers and checks. secret: files that no hand-in may open. memory: bytes
+    of a hand-in beyond those of the notebook. report: is sent the number of each cell once it has
+    run, then the keys of the checks, or what failed. control: brings a connection for each hand-in;
+    a message without one is sent back, as a sign of life.
     """
     os.environ |= {"MPLBACKEND": "agg", "CUDA_VISIBLE_DEVICES": "", "IPYTHONDIR": folder}
     end_with(parent)
@@ -80,13 +80,13 @@ def serve(
         elif os.fork() == 0:
             control.close()
             with suppress(BaseException):
-                _run_answers(Connection(received[1][0]), shell, memory)
+                _run_answers(Connection(received[1][0]), shell, secret, memory)
             os._exit(0)
         for handle in received[1]:
             os.close(handle)
 
 
-def _run_answers(requests: Connection, shell: Any, memory: int) -> None:
+def _run_answers(requests: Connection, shell: Any, secret: Sequence[str], memory: int) -> None:
     """Run the answers of a hand-in, in a child: an answer may end or stop its parent.
 
     A request is the cells of an answer, those before it if they are to run again, what the check
@@ -109,6 +109,7 @@ def _run_answers(requests: Connection, shell: Any, memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILES, FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     shell.run_line_magic = partial(_line_magic, shell.run_line_magic)
+    sys.addaudithook(partial(_refuse, frozenset(map(os.path.realpath, secret))))
     requests.send((os.getpid(), os.getppid()))
     while True:
         sources, earlier, prelude, expression, cases, seconds = requests.recv()
@@ -139,6 +140,13 @@ def _line_magic(run: Callable, name: str, line: str, _stack_depth: int = 1) -> A
 
     with suppress(UsageError, ImportError):
         return None if name == "matplotlib" else run(name, line, _stack_depth=_stack_depth + 1)
+
+
+def _refuse(secret: Container[str], event: str, arguments: tuple) -> None:
+    """An audit hook of Python: an answer opens neither notebook nor answers itself."""
+    if event == "open" and isinstance(arguments[0], str | bytes):
+        if os.path.realpath(os.fsdecode(arguments[0])) in secret:
+            raise PermissionError("an answer may not open the course's notebooks and answers")
 
 
 def _error(shell: Any, source: str) -> BaseException | None:

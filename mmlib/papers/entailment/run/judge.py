@@ -165,7 +165,7 @@ def weights_of(
     """Weights of a job's training: made now, or read where jobs of such a device left them."""
 
     # Checkpoint and after_epoch of `run` may be those of another job, which needs this one.
-    own = Run(run.device, folder=run.folder)
+    own = Run(run.device, folder=run.folder, precision=run.precision)
     return handed_over(
         training, job, arrays, run, lambda: training(job, arrays, own)[0].state_dict()
     )
