@@ -72,7 +72,7 @@ def verdict(
 ) -> Verdict:
     """The verdict of `RULE` on one interval, whose tails keep 1 − level each."""
     low, high = effect_like.ends(level)
-    if not effect_like.finite:
+    if not isfinite(high - low):
         return "not tested"
     if isinstance(effect_like, Effect) and effect_like.seeds == 1:
         return "undecided"
@@ -81,15 +81,6 @@ def verdict(
     if kind == "equivalent":
         return "opposite" if low > smallest or high < -smallest else "undecided"
     return "supported" if low > 0 else "opposite" if high < 0 else "undecided"
-
-
-def verdict_on_every(parts: Sequence[Verdict]) -> Verdict:
-    """The verdict of `RULE` on a claim from the verdicts on its parts, each of which counts."""
-    if len(parts) == 1:
-        return parts[0]
-    if any(part in REFUTING for part in parts):
-        return "fails"
-    return "holds" if set(parts) == {"supported"} else "open"
 
 
 @dataclass(frozen=True)
@@ -181,9 +172,13 @@ def _numbers(source: object, *names: str) -> dict[str, float | int | None]:
 def _judge(
     claim: Claim, parts: Mapping[str, Effect], level: float = LEVEL
 ) -> tuple[Verdict, dict[str, Verdict]]:
-    """The verdict on finite effects, and the verdict on each of them."""
+    """The verdict of `RULE` on finite effects, each of which counts, and that on each of them."""
     each = {n: verdict(part, claim.smallest, claim.kind, level) for n, part in parts.items()}
-    return verdict_on_every([*each.values()]), each
+    if len(each) == 1:
+        return next(iter(each.values())), each
+    if any(part in REFUTING for part in each.values()):
+        return "fails", each
+    return "holds" if {*each.values()} == {"supported"} else "open", each
 
 
 def power(
@@ -243,8 +238,9 @@ def assess(claim: Claim, evidence: Any) -> Assessment:
         effects = claim.effects(evidence) or "this run has nothing to compare"
     except DataError as error:  # of a function: a contrast says so itself
         effects = str(error)
-    if not isinstance(effects, str) and (lost := [n for n, e in effects.items() if not e.finite]):
-        effects = f"there is no number for {', '.join(lost)}"
+    if not isinstance(effects, str):
+        lost = [name for name, effect in effects.items() if not isfinite(effect.high - effect.low)]
+        effects = f"there is no number for {', '.join(lost)}" if lost else effects
     if isinstance(effects, str):
         return Assessment(claim, "not tested", {}, {}, effects)
     decided, verdicts = _judge(claim, effects)

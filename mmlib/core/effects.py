@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import hypot, isfinite
+from math import hypot
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,6 @@ class Interval:
     def high(self) -> float:
         """Upper end of the 95 % interval."""
         return self.ends()[1]
-
-    @property
-    def finite(self) -> bool:
-        """Whether effect and interval are numbers."""
-        return isfinite(self.low) and isfinite(self.high)
 
     def told(self, digits: int = 2, times: float = 1, sign: str = "+") -> str:
         """As text, such as "+1.20 [-0.30, +2.70]"; times: 100 for percent; sign: "" for levels."""

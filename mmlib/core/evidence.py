@@ -94,15 +94,6 @@ class Evidence:
         """(data set, system, seed) of all that was recorded."""
         return set(zip(*(self.series[name] for name in ("dataset", "system", "seed")), strict=True))
 
-    def columns(self) -> dict[tuple[str, str], dict[str, str]]:
-        """(data set, system) -> what the recordings say that the system is, as text."""
-        return {
-            (dataset, system): columns
-            for header in self.recordings
-            for dataset, systems in header["systems"].items()
-            for system, columns in systems.items()
-        }
-
     def recording_of(self, dataset: str, system: str, seed: int) -> Mapping[str, Any] | None:
         """The header of the recording that has a job; None where none has it.
 
@@ -190,9 +181,8 @@ class Evidence:
         In use are those of "features_used", which `suite.record.read` adds to the header.
         """
         used, recorded = self.header.get("features_used"), self.header.get("features")
-        if not used or not recorded:
-            return ""
-        if all(recorded.get(key, used[key]) == used[key] for key in ("sha256", "ids_sha256")):
+        keys = ("sha256", "ids_sha256")
+        if not used or not recorded or all(recorded.get(k, used[k]) == used[k] for k in keys):
             return ""
         texts = f"recorded: {features_text(recorded)}; here: {features_text(used)}"
         return f"{OTHER_FEATURES} ({texts})"

@@ -94,7 +94,8 @@ def fit(
     whatever device, so that a training that was stopped ends with the figures of one that was not.
 
     Returns one dict an epoch: the losses' means, and what `evaluate` found. Raises
-    FloatingPointError when a figure is no longer a number, DataError for a damaged checkpoint.
+    FloatingPointError when a figure is no longer a number, DataError for a damaged checkpoint and
+    for an epoch without a batch.
     """
     history: History = []
     best: dict[str, Tensor] = {}
@@ -114,6 +115,8 @@ def fit(
             for batch in batches(epoch):
                 for name, loss in step(batch).items():
                     losses.setdefault(name, []).append(loss)
+        if not losses:
+            raise DataError("nothing is trained: take more training items, or a smaller batch")
         model.eval()
         with torch.no_grad():
             measured = {name: float(value) for name, value in evaluate().items()}

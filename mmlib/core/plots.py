@@ -177,8 +177,8 @@ def spans(
         }
         axis.errorbar(x, y, **reach, fmt=mark, ms=5, capsize=2, color=colour, label=label)
         for value, end, place in zip(middle, high, at, strict=True) if numbers else ():
-            axis.annotate(f"{value:{numbers}}", (end, place), (4, 0), textcoords="offset points",
-                          va="center", fontsize=8, color=colour)  # fmt: skip
+            axis.annotate(f"{value:{numbers}}".replace("-", "−"), (end, place), (4, 0), va="center",
+                          textcoords="offset points", fontsize=8, color=colour)  # fmt: skip
 
 
 def name_rows(axis: Axes, names: Sequence[str]) -> None:

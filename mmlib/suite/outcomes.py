@@ -1,6 +1,7 @@
 """Check what a notebook's run left behind: its results, its claims, its figures' tolerances."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -92,17 +93,13 @@ def summary_text(reports: Sequence[NotebookReport]) -> str:
     """What is printed at the end: each notebook's outcome, and one table of all claims."""
     blocks, table = list[str](), list[str]()
     for report in reports:
-        shown = [
-            path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-            for path in (report.out, report.executed)
-        ]
         lines = [
             f"{report.notebook}  {'done' if report.ok else 'FAILED'} in {clock(report.seconds)}",
             f"  claims   {verdict_counts(report.claims) or 'none'}",
             f"  figures  {figures_line(report.checks)}",
             *(f"  problem  {problem.splitlines()[0]}" for problem in report.problems),
-            f"  results  {shown[0]}",
-            f"  notebook {shown[1]}",
+            f"  results  {os.path.relpath(report.out)}",
+            f"  notebook {os.path.relpath(report.executed)}",
         ]
         blocks.append("\n".join(lines))
         number = report.notebook[:2]

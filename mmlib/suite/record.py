@@ -232,11 +232,12 @@ def _current(folder: Path, evidence: Evidence, experiment: Experiment[Any, Any])
         if settings != asdict(experiment.budget(tier, dataset)):
             raise DataError(f"{folder}: the settings of {dataset} have changed; {anew}")
     current = {name: experiment.systems(tier, name) for name in evidence.datasets}
-    for (dataset, system), columns in evidence.columns().items():
-        now = current[dataset].get(system, {})
-        # A column that the record lacks is the default; one that the code lacks has no effect.
-        if any(columns[name] != str(now[name]) for name in columns.keys() & now.keys()):
-            raise DataError(f"{folder}: {system} on {dataset} has changed; {anew}")
+    for dataset, systems in (pair for h in evidence.recordings for pair in h["systems"].items()):
+        for system, columns in systems.items():
+            now = current[dataset].get(system, {})
+            # A column that the record lacks is the default; one that the code lacks has no effect.
+            if any(columns[name] != str(now[name]) for name in columns.keys() & now.keys()):
+                raise DataError(f"{folder}: {system} on {dataset} has changed; {anew}")
     series = evidence.series
     names = zip(series["dataset"], series["system"], strict=True)
     current_rows = [system in current[dataset] for dataset, system in names]

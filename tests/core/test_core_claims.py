@@ -276,7 +276,7 @@ def test_a_claim_that_counts_every_part(parts, expected):
         found = given({str(i): effect_of(*INTERVALS[v]) for i, v in enumerate(order)})
         record = json.loads(json.dumps(found.record(), allow_nan=False))
         assert (record["words"], record["counts"]) == expected
-        assert found.verdict == record["verdict"] == claims.verdict_on_every(order)
+        assert found.verdict == record["verdict"]
         assert record["words"].startswith(record["verdict"])
         assert list(found.part_verdicts.values()) == order
         assert list(record["parts"]) == list(found.part_verdicts)

@@ -155,6 +155,11 @@ def test_a_loss_that_is_no_number_ends_the_training_with_its_epoch():
         run(evaluate=lambda: {"dev_loss": math.nan})
 
 
+def test_an_epoch_without_a_batch_says_what_to_change():
+    with pytest.raises(DataError, match="nothing is trained: take more training items"):
+        fit(nn.Linear(1, 1), lambda epoch: [], None, dict, epochs=1, seed=0)
+
+
 def test_a_step_may_have_several_losses_and_no_dev_loss():
     """As that of a training with extra batches: each loss is the mean over its own batches."""
 
