@@ -344,7 +344,7 @@ def swaps(evidence: Evidence, kinds: Sequence[str] = ("attributes", "ends")) -> 
         series = {
             label: {y: plots.span(cells.effect({(name, f"swap {kind}{end}"): 1}))
                     for y, name in enumerate(names)}
-            for label, end in (("all captions", ""), ("where sound tells half", ", as plausible"))
+            for label, end in (("all captions", ""), ("trigrams find half", ", as plausible"))
         }  # fmt: skip
         plots.spans(axis, series, shift=0.3)
         plots.chance_line(axis, 50, upright=True)
@@ -405,9 +405,9 @@ def binding_map(evidence: Evidence) -> Figure:
     shown = [name for name in ORDER if any(name in names for names in trained.values())]
     columns = {SHORT.get(s, s).replace(" ", "\n"): s for s in (*shown, *IDEAL)}
     grid = table(labels, columns, lambda r, s: Cells(evidence, r).mean(s, "in family"), None)
-    figure, axis = plt.subplots(figsize=(9, 0.33 * len(grid) + 1.4))
+    figure, axis = plt.subplots(figsize=(10.5, 0.33 * len(grid) + 1.4))
     plots.heat_map(axis, grid, CHANCE, 100)
-    axis.set_title(f"Who has what, right in family in %; chance is {CHANCE:.0f}")
+    axis.set_title(f"Captions right in their family, %; chance is {CHANCE:.0f}")
     return figure
 
 
