@@ -37,11 +37,11 @@ def load_study(tier: str, kinds: Sequence[str] = ()) -> Mapping[str, Corpus]:
         available = ", ".join(KINDS[tier])
         raise ValueError(f"no documents {unknown[0]!r} here; there are {available}")
     drawn, cores = tier == "world", os.cpu_count() or 1
-    many = "similar_images" if drawn else "images"
+    alike = "similar_images" if drawn else "images"
     counts = world.COUNTS["documents"] if drawn else OF_PHOTOGRAPHS
 
     @cache
-    def photos(which: str = "images") -> builders.Splits:
+    def photos(which: str) -> builders.Splits:
         if drawn:
             return {
                 split: world.pooled(captioned_images(split, n, workers=cores))
@@ -51,22 +51,22 @@ def load_study(tier: str, kinds: Sequence[str] = ()) -> Mapping[str, Corpus]:
 
     @cache
     def similar() -> Corpus:
-        return builders.cohesive(photos(many), counts["cohesive"])
+        return builders.cohesive(photos(alike), counts["cohesive"])
 
     def documents(kind: str) -> Corpus:
         if kind in builders.DISTRACTORS:
-            return builders.random_documents(kind, photos(), counts[kind])
+            return builders.random_documents(kind, photos("images"), counts[kind])
         if kind == "cohesive":
             return similar()
         if kind == "stress":
             first = tuple(d for d in similar().train if d.round < (3 if drawn else 5))
-            return builders.stress(replace(similar(), train=first), photos(many), per_source=3)
+            return builders.stress(replace(similar(), train=first), photos(alike), per_source=3)
         if kind == UNLABELLED:
             train, val, test = similar().train[:330], similar().val[:66], similar().test[:110]
             few = replace(similar(), train=train, val=val, test=test)
-            return builders.unlabelled_articles(few, photos(many), (30, 50 if drawn else 90))
+            return builders.unlabelled_articles(few, photos(alike), (30, 50 if drawn else 90))
         if not drawn:
-            return sessions.organic(photos(), counts[kind])
+            return sessions.organic(photos("images"), counts[kind])
         write = stories.story if kind == "story" else stories.organic
         texts = {
             split: list(in_processes(write, [(i, split) for i in range(count)], cores))
