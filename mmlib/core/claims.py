@@ -172,7 +172,7 @@ def _numbers(source: object, *names: str) -> dict[str, float | int | None]:
 def _judge(
     claim: Claim, parts: Mapping[str, Effect], level: float = LEVEL
 ) -> tuple[Verdict, dict[str, Verdict]]:
-    """The verdict of `RULE` on finite effects, each of which counts, and that on each of them."""
+    """The verdict of `RULE` on effects, each of which counts, and that on each of them."""
     each = {n: verdict(part, claim.smallest, claim.kind, level) for n, part in parts.items()}
     if len(each) == 1:
         return next(iter(each.values())), each
@@ -238,12 +238,11 @@ def assess(claim: Claim, evidence: Any) -> Assessment:
         effects = claim.effects(evidence) or "this run has nothing to compare"
     except DataError as error:  # of a function: a contrast says so itself
         effects = str(error)
-    if not isinstance(effects, str):
-        lost = [name for name, effect in effects.items() if not isfinite(effect.high - effect.low)]
-        effects = f"there is no number for {', '.join(lost)}" if lost else effects
     if isinstance(effects, str):
         return Assessment(claim, "not tested", {}, {}, effects)
     decided, verdicts = _judge(claim, effects)
+    if lost := [name for name, one in verdicts.items() if one == "not tested"]:
+        return Assessment(claim, "not tested", {}, {}, f"there is no number for {', '.join(lost)}")
     result = Assessment(claim, decided, effects, verdicts, "")
     if decided in DECIDED:
         return result

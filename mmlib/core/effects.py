@@ -134,19 +134,19 @@ def crossed_known(values: np.ndarray, clusters: np.ndarray) -> Effect:
     return crossed(values[:, complete], _numbered(clusters, len(complete))[0][complete])
 
 
+def linearised(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Values (seeds, items) that vary as a ratio of means (Cochran, Sampling Techniques, 1977)."""
+    of_means = above.mean() / below.mean()
+    return of_means + (above - of_means * below) / below.mean()
+
+
 def between(values: np.ndarray, chosen: np.ndarray, others: np.ndarray, clusters: Any) -> Effect:
     """Mean of values (seeds, items) over chosen ones less that over others, as `crossed`.
 
-    chosen, others: masks, (items,) or (seeds, items). Both means are linearised, as of ratios:
-    how many items a side has is part of the sample (Cochran, Sampling Techniques, 1977, 5A).
+    chosen, others: masks, (items,) or (seeds, items); how many a side has is of the sample, too.
     """
-    values = np.atleast_2d(np.asarray(values, dtype=float))
-    total = np.zeros_like(values)
-    for sign, side in ((1, chosen), (-1, others)):
-        side = np.broadcast_to(side, values.shape)
-        mean = values[side].mean()
-        total = total + sign * (mean + (values - mean) * side / side.mean())
-    return crossed(total, clusters)
+    of_sides = (linearised(values * side, side) for side in (chosen, others))
+    return crossed(np.subtract(*of_sides), clusters)
 
 
 def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:

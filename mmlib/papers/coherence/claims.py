@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from mmlib.core.contrast import NOT_TRAINED, ONE_SEED, Effects, Recorded, Vocabulary, claims_of
-from mmlib.core.effects import Effect, between, crossed, over_seeds
+from mmlib.core.effects import Effect, between, crossed, linearised, over_seeds
 from mmlib.core.evidence import Evidence
 from mmlib.papers.coherence.data.pairs import CLUE, CONTROLLED_TIER, MAP, relations_of
 from mmlib.papers.coherence.run import CMCA, CMCM, HEAD, PAIRS, REFINED
@@ -31,8 +31,7 @@ def with_values(evidence: Evidence, *terms: tuple[str, str], split: str = "test"
 
 def ratio(above: np.ndarray, below: np.ndarray, clusters: Sequence | np.ndarray) -> Effect:
     """Mean of `above` over mean of `below`, both (seeds, texts), linearised; paired."""
-    of_means = above.mean() / below.mean()
-    return crossed(of_means + (above - of_means * below) / below.mean(), clusters)
+    return crossed(linearised(above, below), clusters)
 
 
 def right_by_gap(evidence: Evidence) -> Effects:

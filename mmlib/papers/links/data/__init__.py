@@ -9,7 +9,7 @@ from mmlib.core.parallel import in_processes
 from mmlib.data import flickr8k
 from mmlib.papers.links.data import builders, paper, sessions, stories, world
 from mmlib.papers.links.data.documents import KINDS, SPLITS, UNLABELLED, Corpus
-from mmlib.world import captioned_images
+from mmlib.world import WorldImages, captioned_images
 
 # How many documents. Five rounds of other groups and captions of `cohesive`: with 1,079 instead of
 # 5,395 documents, DC's test AUC on stress was 71.7 instead of 86.1 (600 steps, one seed).
@@ -40,13 +40,14 @@ def load_study(tier: str, kinds: Sequence[str] = ()) -> Mapping[str, Corpus]:
     alike = "similar_images" if drawn else "images"
     counts = world.COUNTS["documents"] if drawn else OF_PHOTOGRAPHS
 
+    @cache  # of both sets of drawings, two splits are the same
+    def pictures(split: str, count: int) -> WorldImages:
+        return world.pooled(captioned_images(split, count, workers=cores))
+
     @cache
     def photos(which: str) -> builders.Splits:
         if drawn:
-            return {
-                split: world.pooled(captioned_images(split, n, workers=cores))
-                for split, n in world.COUNTS[which].items()
-            }
+            return {split: pictures(split, n) for split, n in world.COUNTS[which].items()}
         return {split: flickr8k.load(split) for split in SPLITS}
 
     @cache
