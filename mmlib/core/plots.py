@@ -97,7 +97,8 @@ def show_pictures(
     for i, (axis, image) in enumerate(zip(axes.flat, images, strict=False)):
         axis.imshow(image)
         if titles:
-            wrapped = textwrap.fill(titles[i], min(26, round(16 * size)))
+            width = min(26, round(16 * size))
+            wrapped = "\n".join(textwrap.fill(line, width) for line in titles[i].splitlines())
             middle = {"transform": axis.transAxes, "ha": "center", "va": "top"}
             axis.text(0.5, -0.04, wrapped, fontsize=8, **middle)
     return figure

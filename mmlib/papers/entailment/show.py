@@ -363,7 +363,7 @@ def controlled_gains(trainings: pd.DataFrame, data: Mapping[str, float] = {}) ->
         axis.minorticks_off()
         axis.set_xlabel("captions of other pictures that are true")
         axis.legend(fontsize=8)
-    level.set(ylabel="mAP over all true captions, %", title="Levels")
+    level.set(ylabel="mAP over all true captions, %", title="mAP with the truth and without")
     gain_axis.set(ylabel="gain in mAP, points", title="The truth gives more where more fit")
     return figure
 
