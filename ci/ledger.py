@@ -37,8 +37,7 @@ effect is of the part, among those that give the verdict, whose interval reaches
 seeds. Others are marked **fragile**. What an open one needs stands on the study page.
 
 [The rule](../mmlib/core/rule.txt) changed after results had been read. Intervals cover seeds and \
-test items, or what a contrast says, not training data drawn anew; none is corrected for how many \
-claims there are. Claims, not parts:"""
+items, or what a contrast says, not new training data or the number of claims. Claims, not parts:"""
 
 
 def page(notebooks: Notebooks, root: Path) -> str:

@@ -47,14 +47,14 @@ def forest(assessed: Iterable[Assessment | Mapping[str, Any]]) -> Figure:
         parts, d = record["parts"], record["smallest"]
         for y, part in enumerate(parts.values()):
             look = {"color": COLOURS[part["verdict"]], "markersize": 4}
+            for one in part.get("parts", {}).values():
+                axis.plot(one["effect"], y + 0.28, "|", color="#333333", markersize=4)
             if len(parts) == 1:
                 corners = [part["low"], part["effect"], part["high"], part["effect"]]
                 axis.fill(corners, [0, -0.32, 0, 0.32], color=look["color"], lw=1.5, zorder=3)
                 continue
             axis.plot([part["low"], part["high"]], [y, y], linewidth=1.2, **look)
             axis.plot(part["effect"], y, "o", **look)
-            for one in part.get("parts", {}).values():
-                axis.plot(one["effect"], y + 0.28, "|", color="#333333", markersize=4)
         axis.set_yticks(range(len(parts)), list(parts), fontsize=8)
         axis.set_ylim(len(parts) - (0.2 if len(parts) > 1 else 0.4), -0.6)
         axis.axvline(0, color="#333333", linewidth=0.8)

@@ -97,10 +97,9 @@ def show_pictures(
     for i, (axis, image) in enumerate(zip(axes.flat, images, strict=False)):
         axis.imshow(image)
         if titles:
-            width = min(26, round(16 * size))
-            wrapped = "\n".join(textwrap.fill(line, width) for line in titles[i].splitlines())
+            lines = [textwrap.fill(t, min(26, round(16 * size))) for t in titles[i].splitlines()]
             middle = {"transform": axis.transAxes, "ha": "center", "va": "top"}
-            axis.text(0.5, -0.04, wrapped, fontsize=8, **middle)
+            axis.text(0.5, -0.04, "\n".join(lines), fontsize=8, **middle)
     return figure
 
 
@@ -235,7 +234,7 @@ def overview(
             complete = np.isfinite(scores).all(axis=0)
             kind, colour = (
                 ("mean of trainings, 95 % interval", COLOURS[0])
-                if name in trained else ("not trained", "#777777")
+                if name in trained else ("other baselines", "#777777")
             )  # fmt: skip
             mean = crossed(scores[:, complete], clusters[complete])
             spans(axis, {kind: {y: span(mean)}}, [colour])

@@ -231,8 +231,8 @@ def _hash(content: bytes) -> str:
 def disagreement(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> str:
     """In what two headers differ that must be the same; empty where they agree.
 
-    Machines of other arithmetic compute features with other rounding, and the fingerprints of their
-    data may differ. `same_data` of a header names fingerprints that differ in rounding alone.
+    Machines of other arithmetic round features otherwise, so fingerprints of data may differ where
+    neither lacks an input. `same_data` of a header names those that differ by rounding alone.
     """
     if earlier["method_version"] != later["method_version"]:
         return "the version of the method"
@@ -245,12 +245,12 @@ def disagreement(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> str:
             if earlier[kind][name] != later[kind][name]:
                 return f"{words} {name}"
     alike = earlier["machine"].get("arithmetic") == later["machine"].get("arithmetic") is not None
+    inputs = {n for n in earlier["inputs"].keys() ^ later["inputs"].keys() if "/features/" not in n}
+    both = (earlier, later)
     for name in earlier["settings"].keys() & later["settings"].keys():
-        prints = [
-            {h["data"][name], *h.get("same_data", {}).get(name, ())} for h in (earlier, later)
-        ]
-        if alike and prints[0].isdisjoint(prints[1]):
-            return f"the data of {name}"
+        prints = [{h["data"][name], *h.get("same_data", {}).get(name, ())} for h in both]
+        if prints[0].isdisjoint(prints[1]) and (alike or inputs):
+            return f"the data of {name}" + (f" ({min(inputs)} for one only)" if inputs else "")
         before, after = (header["systems"].get(name, {}) for header in (earlier, later))
         for system in before.keys() & after.keys():
             if any(after[system].get(k, v) != v for k, v in before[system].items()):

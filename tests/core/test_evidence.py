@@ -38,8 +38,7 @@ def test_values_are_those_of_their_system_seed_and_item(found):
     assert found.datasets == ["even", "odd"]
     assert found.systems("odd") == ["a", "b", "c", "d"]
     assert found.systems("even") == ["a", "b"]
-    assert found.seeds == found.seeds_of("even") == [0, 1, 2]
-    assert found.seeds_of("odd") == [0, 1, 2]
+    assert found.seeds == found.seeds_of("even") == found.seeds_of("odd") == [0, 1, 2]
     assert found.seeds_of("odd", "a", "c", "d") == [1]  # d has no other yet, c none
     assert found.seeds_of("moon") == []
     assert found.metrics("odd", "a") == ["AUC", "p@1"]
@@ -220,6 +219,7 @@ def test_series_that_break_the_contract_are_neither_written_nor_read(folder, mon
         ({"systems": {"even": {"b": {"size": "0", "colour": "red"}}}, "inputs": {"b": "1"}}, ""),
         ({"data": {"odd": "x", "even": "z"}, "same_data": {"even": ["y"]}}, ""),
         ({"data": {"even": "z"}, "machine": {**HEAD["machine"], "arithmetic": "other"}}, ""),
+        ({"data": {"even": "z"}, "machine": {}, "inputs": {}}, r"the data of even \(a\.txt for"),
     ],
 )
 def test_files_that_contradict_each_other_are_both_named(folder, change, told):

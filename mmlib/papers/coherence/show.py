@@ -285,7 +285,7 @@ def two_texts(pairs: ControlledPairs) -> Figure:
 
 def _labelled_text(pairs: RelatedPairs, row: int) -> str:
     names = [n for n, holds in zip(pairs.relations, pairs.labels[row], strict=True) if holds]
-    return f"{pairs.texts[row]} [{', '.join(names) or 'none'}]"
+    return f"“{pairs.texts[row]}” [{', '.join(names) or 'none'}]"
 
 
 def one_of_each(pairs: RelatedPairs) -> Figure:
@@ -328,7 +328,7 @@ def retrieved(pairs: RelatedPairs, shown: Mapping[str, Mapping[str, Any]]) -> Fi
         row[0].set_ylabel(f"{name}\nrank {example['rank']:g}", fontsize=8)
         text = textwrap.shorten(_labelled_text(pairs, example["text"]), 100)
     figure.suptitle(
-        f"“{text}”: the right picture, framed, and what each model ranks first", fontsize=10
+        f"{text}: the right picture, framed, and what each model ranks first", fontsize=10
     )
     return figure
 
@@ -387,7 +387,7 @@ def map_figure(evidence: Evidence, signal: float = 1.0, telling: float = 0.5) ->
         axis.invert_yaxis()
         if at in cells:
             y, x = (sorted({place[i] for place in cells}).index(at[i]) - 0.5 for i in (0, 1))
-            axis.add_patch(Rectangle((x, y), 1, 1, fill=False, edgecolor=plots.TRUE, linewidth=4))
+            axis.add_patch(Rectangle((x, y), 1, 1, fill=False, ec=plots.TRUE, lw=4, clip_on=False))
             plots.spans(
                 apart, {title: {k: plots.span(cells[at])}}, plots.COLOURS[k:], numbers="+.2f"
             )
@@ -414,7 +414,7 @@ def relations_gain(evidence: Mapping[str, Evidence]) -> Figure:
     """What learning the relations gains over CMCA, and what knowing them would. By tier."""
     worth = relations_worth(evidence)
     figure, axis = plt.subplots(figsize=(8, 0.34 * len(worth) + 1.3))
-    label = "less than 7 % of a rank"
+    label = "rank changes by less than 7 %"
     axis.axvspan(-0.1, 0.1, color="#E69F00", alpha=0.15, linewidth=0, label=label)
     axis.axvline(0, color="#333333", linewidth=0.8)
     labels = {"learned as a second task (CMCM)": "learning",

@@ -1,9 +1,9 @@
 """The method of paper 03: a caption as a scene graph, encoded by graph attention in two steps.
 
 Pham, Huynh, Lim and Shrivastava, "Composing Object Relations and Attributes for Image-Text
-Matching", CVPR 2024. Section and equation numbers are the paper's. Where a layer of the authors'
-released code differs, this is the form that trains better, and the other one is in `variants`, as
-are controls, ablations and changes of ours.
+Matching", CVPR 2024. Section and equation numbers are the paper's. Graph attention has the form of
+the authors' released code, which trains better than the printed one. Other layers of the code
+differ: `variants` has them, and controls, ablations and changes of ours.
 
 Shapes: B captions or images, O objects, A attributes, R relations, U different phrases of L words,
 N = O + A nodes, E edges, H heads, n regions; D is the width of all vectors.

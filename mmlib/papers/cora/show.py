@@ -418,7 +418,7 @@ def summary(recorded: Sequence[Evidence]) -> Figure:
     for axis, metric in zip(axes, ("in family", "RSUM"), strict=True):
         for k, (evidence, dataset) in enumerate((e, name) for e in recorded for name in plain(e)):
             spans = {
-                y + 0.22 * (k - 1): plots.span(Cells(evidence, dataset).effect({(name, metric): 1}))
+                y + 0.2 * k - 0.3: plots.span(Cells(evidence, dataset).effect({(name, metric): 1}))
                 for y, name in enumerate(names) if evidence.has(dataset, name, metric)
             }  # fmt: skip
             if spans:
@@ -426,7 +426,7 @@ def summary(recorded: Sequence[Evidence]) -> Figure:
                 plots.spans(axis, series, plots.COLOURS[k:], style=MARKS[k])
     plots.chance_line(axes[0], CHANCE, upright=True)
     plots.name_rows(axes[0], [SHORT.get(name, name) for name in names])
-    axes[0].set(xlabel="right in family in %", title="Who has what", xlim=(0, 103))
-    axes[1].set(xlabel="RSUM (at best 600)", title="Search", xlim=(0, None))
+    axes[0].set(xlabel="in %", title="Captions right in their family", xlim=(0, 103))
+    axes[1].set(xlabel="RSUM (at best 600); bars: 95 % intervals", title="Search", xlim=(0, None))
     plots.legend_below(figure)
     return figure

@@ -18,7 +18,7 @@ from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.paths import table_beside
 from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_values, table
 from mmlib.papers.entailment.claims import VOCABULARY, labels_and_weights, main_test, relevance
-from mmlib.papers.entailment.data.controlled import SHOWN, Collection
+from mmlib.papers.entailment.data.controlled import Collection
 from mmlib.papers.entailment.method.classifier import Settings, mask_regions
 from mmlib.papers.entailment.method.metrics import METRICS, recalls
 from mmlib.papers.entailment.method.revision import Revision
@@ -355,14 +355,14 @@ def controlled_gains(trainings: pd.DataFrame, data: Mapping[str, float] = {}) ->
     plots.chance_line(gain_axis, 0, "golden pairs only")
     for title, share in data.items():
         gain_axis.axvline(share, color="#777777", linestyle=":")
-        gain_axis.annotate(f"{title}: 1 in {1 / share:.0f}", (share, 0.45), (3, 0), rotation=90,
+        gain_axis.annotate(f"{title}: 1 in {1 / share:.0f}", (share, 0.98), (3, 0), rotation=90,
                            xycoords=("data", "axes fraction"), textcoords="offset points",
-                           va="center", fontsize=8)  # fmt: skip
+                           va="top", fontsize=8)  # fmt: skip
     for axis in (level, gain_axis):
         axis.set_xticks(list(shares), [f"1 in {1 / share:.0f}" for share in shares])
         axis.minorticks_off()
         axis.set_xlabel("captions of other pictures that are true")
-        axis.legend(fontsize=8)
+        axis.legend(fontsize=8, loc="upper left" if axis is level else "center left")
     level.set(ylabel="mAP over all true captions, %", title="mAP with the truth and without")
     gain_axis.set(ylabel="gain in mAP, points", title="The truth gives more where more fit")
     return figure
@@ -390,10 +390,10 @@ def on_one_axis(trainings: Sequence[tuple[str, str, int, float]], reference: pd.
     return figure
 
 
-def attended(attention: np.ndarray, words: Sequence[str]) -> Figure:
+def attended(attention: np.ndarray, words: Sequence[str], things: Sequence[str]) -> Figure:
     """How much each word attends to each region of a controlled picture (words, regions)."""
     figure, axis = plt.subplots(figsize=(8, 1.2 + 0.35 * len(words)))
-    regions = [f"thing {i + 1}" if i < SHOWN else "nothing" for i in range(attention.shape[1])]
+    regions = [*things, *["nothing"] * (attention.shape[1] - len(things))]
     weights = pd.DataFrame(attention, words, regions)
     drawn = plots.heat_map(axis, weights, 0, 1, lambda y, x: f"{attention[y, x]:.2f}", "Blues")
     axis.set(xlabel="regions of the picture", ylabel="words of the hypothesis",
@@ -417,4 +417,4 @@ def masked_regions(pictures: Sequence[Image.Image], attention: np.ndarray) -> Fi
         hidden = grid.resize(picture.size, Image.Resampling.NEAREST)
         grey = Image.new("RGB", picture.size, (128, 128, 128))
         shown += [picture, Image.composite(grey, picture.convert("RGB"), hidden)]
-    return plots.show_pictures(shown, columns=len(shown), size=1.6)
+    return plots.show_pictures(shown, ["picture", "masked"] * len(pictures), len(shown), 1.6)

@@ -269,7 +269,7 @@ def ranked(
         panels[dataset] = values, evidence.clusters(dataset)
     live = evidence.comparable(live)
     figure = plots.overview(panels, SYSTEMS, "test AUC in %", live, chance=50)
-    figure.suptitle("Who finds links in documents?", fontsize=11)
+    figure.suptitle("AUC of links inside documents, by system", fontsize=11)
     return figure
 
 

@@ -123,7 +123,7 @@ def test_a_judge_learns_from_labelled_pictures_and_both_inputs_beat_either():
     truth = split.fits[tuple(pairs.T)]
 
     def measure(model):
-        odds = controlled.odds_of(model, made, split, pairs)
+        odds = controlled.log_odds_of(model, made, split, pairs)
         seen.append({b: metrics.figure("ROC area", truth, odds[b], np.ones(len(pairs)))
                      for b in odds})  # fmt: skip
 

@@ -114,7 +114,7 @@ def test_mean_aucs_are_those_of_the_evidence_and_of_the_papers_table():
 
 def test_the_record_is_small_enough_for_a_repository():
     size = sum(path.stat().st_size for path in evidence_dir().rglob("*") if path.is_file())
-    assert size <= 36e6
+    assert size <= 42e6
 
 
 def test_the_text_says_what_its_evidence_holds():

@@ -42,7 +42,7 @@ STATE, EPOCHS, BATCH, RATE = 32, 8, 32, 1e-2  # of a judge
 class Collection:
     """table (pictures, REGIONS, WIDTH): regions of all pictures; splits, with what is true.
 
-    shown: of each picture its things, sorted.
+    shown: of each picture its things, in the order of its regions.
     """
 
     table: np.ndarray
@@ -69,7 +69,7 @@ def load(named: int, seed: int = 0) -> Collection:
         name: Split.of(words, captions, rows, holds[rows][:, said[rows]].all(axis=2))
         for name, rows in zip(COUNTS, np.split(np.arange(count), ends[:-1]), strict=True)
     }
-    names = tuple(tuple(THINGS[i] for i in sorted(entry)) for entry in shown)
+    names = tuple(tuple(THINGS[i] for i in entry) for entry in shown)
     return Collection(table.astype(np.float32), splits, names)
 
 
@@ -189,7 +189,7 @@ def compare(asked: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def odds_of(
+def log_odds_of(
     model: Judge, built: Collection, split: Split, pairs: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Log odds (n,) of entailment by branch."""
