@@ -234,11 +234,12 @@ def disagreement(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> str:
     Machines of other arithmetic round features otherwise, so fingerprints of data may differ where
     neither lacks an input. `same_data` of a header names those that differ by rounding alone.
     """
+    both = (earlier, later)
     if earlier["method_version"] != later["method_version"]:
         return "the version of the method"
-    if len({h.get("precision", "float32") for h in (earlier, later)}) > 1:
+    if len({h.get("precision", "float32") for h in both}) > 1:
         return "the precision of trainings"
-    if len({h["features"]["sha256"] for h in (earlier, later) if h.get("features")}) > 1:
+    if len({h["features"]["sha256"] for h in both if h.get("features")}) > 1:
         return "the image features"
     for kind, words in (("inputs", "the input"), ("settings", "the settings of")):
         for name in earlier[kind].keys() & later[kind].keys():
@@ -246,7 +247,6 @@ def disagreement(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> str:
                 return f"{words} {name}"
     alike = earlier["machine"].get("arithmetic") == later["machine"].get("arithmetic") is not None
     inputs = {n for n in earlier["inputs"].keys() ^ later["inputs"].keys() if "/features/" not in n}
-    both = (earlier, later)
     for name in earlier["settings"].keys() & later["settings"].keys():
         prints = [{h["data"][name], *h.get("same_data", {}).get(name, ())} for h in both]
         if prints[0].isdisjoint(prints[1]) and (alike or inputs):
