@@ -30,7 +30,7 @@ from mmlib.papers.entailment.run.systems import MINING, Budget, Family, Variant,
 DRAWN = ("to_image", "to_text", "log_scale", "matched")  # what stage A draws anew
 TOP = 30  # candidates of each image
 MANY = 5000  # images whose similarities with all captions are in memory at once
-GRADED = 100  # test images whose best texts the judge looks at
+GRADED = 100  # test images whose best texts the judge looks at where the truth is unknown
 SEVERAL = 2  # captions of each image on either end of the density dial
 
 
@@ -207,8 +207,8 @@ def weak_set(which: str, job: Job, arrays: Arrays, split: Split, run: Run = Run(
 def train_and_measure(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Stage A or B of one retriever, and what it finds on test: see `metrics.measured`.
 
-    Where the judge is asked, also E@10 and E@30 by it, of the first `GRADED` images, NaN for
-    others; an image's own captions count without asking.
+    Where the judge is asked, also E@10 and E@30 by it: of all images where the truth is known, to
+    be held to it, else of the first `GRADED`, NaN for others. Own captions count without asking.
     """
     variant = Variant(**job.system)
     stage = stage_a if variant.use == "start" else stage_b
@@ -219,7 +219,7 @@ def train_and_measure(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     by_image, by_text = model.rank(*test.tensors(arrays.images, run.device))
     values = measured(by_image, by_text, test, arrays.people)
     if variant.scored_by_judge:
-        few = min(GRADED, len(test))
+        few = len(test) if test.fits is not None else min(GRADED, len(test))
         best = np.argsort(-by_image, axis=1, kind="stable")[:few, :TOP]
         right = test.image_of[best] == np.arange(few)[:, None]
         image, position = np.nonzero(~right)
