@@ -128,10 +128,7 @@ def flattery(evidence: Evidence) -> Effects:
             continue
         reference = name_of(family, REFERENCE)
         seeds = compared(evidence)
-        levels = [evidence.values(dataset, reference, metric, seeds) for metric in metrics]
-        # The judge was asked about some images: gains and levels of the same ones.
-        asked = np.isfinite(levels).all(axis=(0, 1))
-        means = [level[:, asked].mean() for level in levels]
+        means = [evidence.values(dataset, reference, metric, seeds).mean() for metric in metrics]
         differences.append(100 * by_judge / means[0] - 100 * by_logic / means[1])
     if not differences:
         return MISSING
