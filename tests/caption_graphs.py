@@ -9,3 +9,6 @@ def node(concept, *facts):
 
 def graph(nodes, *edges, **rest):
     return CaptionGraph(tuple(nodes), tuple(Edge(*edge) for edge in edges), **rest)
+
+
+DOG, CAT, COW = node("dog"), node("cat"), node("cow")

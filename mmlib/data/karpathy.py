@@ -16,7 +16,7 @@ from mmlib.data.tables import check_choice, sound
 
 CAPTIONS_EACH = 5
 SPLITS = {"train": ("train", "restval"), "val": ("val",), "test": ("test",)}
-AGAIN = "get the file again: `mmlib data get karpathy`"
+AGAIN = "mend it, or get the file again: `mmlib data get karpathy`"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ def read_images(path: Path) -> Iterator[SplitImage | Problem]:
                 raise ValueError(f"{full} captions of {name} instead of {CAPTIONS_EACH}")
             if (first := names.setdefault(name, number)) != number:
                 raise ValueError(f"{name} is image {first} too")
-            yield SplitImage(name, str(image["split"]), captions)
+            check_choice("split", split := str(image["split"]), {*SPLITS, "restval"})
+            yield SplitImage(name, split, captions)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             fault = f"lacks {error}" if isinstance(error, KeyError) else str(error)
             yield Problem(path, None, f"image {number}: {fault}", AGAIN)

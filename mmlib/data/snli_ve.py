@@ -45,16 +45,12 @@ def rows(path: Path) -> Iterator[dict[str, str] | Problem]:
                 if line.strip():
                     yield _fields(line)
             except ValueError as error:
-                yield Problem(path, row, str(error), GET)
+                yield Problem(path, row, f"cannot be used: {error}", GET)
 
 
 def _fields(line: bytes) -> dict[str, str]:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"is not JSON: {error}") from error
-    if not isinstance(record, dict):
-        raise ValueError("is not a JSON record")
+    if not isinstance(record := json.loads(line), dict):
+        raise ValueError("it holds no fields")
     photo = str(next((record[key] for key in IMAGE_KEYS if key in record), "")).removesuffix(".jpg")
     if not re.fullmatch(r"\d+", photo):
         raise ValueError(f"{IMAGE_KEYS[0]} is {photo!r}, not a number")

@@ -30,16 +30,19 @@ def error_at(path: Path, row: int | None, problem: str, mend: str) -> DataError:
 
 
 def text_lines(path: Path, mend: str) -> Iterator[tuple[int, str]]:
-    """Number and text of each line of a file; raises DataError for one that is not UTF-8.
+    """Number and text of each line of a file; DataError for one that is not UTF-8, or has a NUL.
 
     Line ends are left out, and so is the byte order mark that some editors begin a file with.
     """
     with regular_file(path).open("rb") as file:
         for row, raw in enumerate(file, start=1):
             try:
-                yield row, raw.decode("utf-8-sig" if row == 1 else "utf-8").rstrip("\r\n")
+                text = raw.decode("utf-8-sig" if row == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
                 raise error_at(path, row, f"not UTF-8: {error}", mend) from None
+            if "\0" in text:
+                raise error_at(path, row, "bytes that are 0", mend)
+            yield row, text
 
 
 def table_rows(
@@ -77,8 +80,8 @@ def table_rows(
             for values in reader:
                 if len(values) != len(header):
                     problems = [f"{len(values)} fields instead of {len(header)}"]
-                elif "\ufffd" in "".join(values):
-                    problems = ["bytes that are not UTF-8"]
+                elif re.search("[\0\ufffd]", "".join(values)):
+                    problems = ["bytes that are not UTF-8, or 0"]
                 else:
                     fields = dict(zip(header, values, strict=True))
                     yield {name: fields[name] for name in columns}

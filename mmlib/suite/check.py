@@ -18,6 +18,7 @@ from mmlib.data import cite, clue, flickr8k, karpathy, precomputed, registry, si
 from mmlib.data.pairs import unreadable
 from mmlib.features import sets
 from mmlib.features.store import open_features
+from mmlib.papers.cora.data import read_splits
 from mmlib.papers.links.data.paper import read_corpus
 
 KARPATHY_SPLITS, PHOTOGRAPHS = table_beside(__file__).values()
@@ -54,7 +55,7 @@ class Report:
             yield
         except (ValueError, OSError) as error:
             problem = error.problem if isinstance(error, DataError) else None
-            text = str(error).removeprefix(str(path)).lstrip(":, ")
+            text = str(error).removeprefix(f"{path}: ").removeprefix(f"{path}, ")
             problem = problem or Problem(path, None, text, "")
             if problem not in self.problems:
                 self.problems.append(problem)
@@ -230,3 +231,6 @@ def _region_features(report: Report, roots: list[Path]) -> None:
         written = {precomputed.FILE_SPLITS[split].removesuffix("all") for split in splits}
         for split in sorted({"train", "dev", "test"} - written):
             report.add(folder / f"{split}_caps.txt", "is missing", "get this split, too")
+        if not report.problems:
+            with report.refusals(folder):
+                read_splits(folder)

@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 
 from mmlib import __version__
 from mmlib.core.errors import DataError
-from mmlib.core.paths import choose, data_dir, writable
+from mmlib.core.paths import choose, data_dir, writable, write_atomic
 
 # Commands import what they need when they run: PyTorch alone takes seconds.
 app = typer.Typer(help=__doc__, add_completion=False, rich_markup_mode=None)
@@ -259,7 +259,8 @@ def compare(
         tables = found.tables
         print(found)
     if out:
-        compare.write(tables, out)
+        for table in tables:
+            write_atomic(out / f"{table}.csv", tables[table].to_csv)
         print(f"\nwritten to {out}")
 
 
@@ -384,7 +385,8 @@ def get(name: DataSet) -> int:
     item = registry.find(name)
     files = [remote["path"] for remote in item.remotes if not remote.get("archive")]
     if not item.missing() and all(any(item.folder.glob(f"{path}*")) for path in files):
-        print(f"{name}: already in {item.folder}; next: mmlib data check {name}")
+        print(f"{name}: already in {item.folder} (if damaged, move it away first)")
+        print(f"next: mmlib data check {name}")
         return 0
     print(f"{name}: {item.feeds}\nsource: {item.source}\nterms: {item.licence}")
     print(f"cite: {item.citation}\nsize: {item.size}" + (f"\n{item.how}" if item.how else ""))

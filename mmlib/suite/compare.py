@@ -1,6 +1,5 @@
 """`mmlib compare`: a retriever of one's own beside the recorded systems of paper 03."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -237,12 +236,6 @@ def write_items(number: str, tier: str, dataset: str, path: Path) -> int:
     table.insert(1, "column", range(len(table)))
     write_atomic(path, lambda file: table.to_csv(file, index=False))
     return len(table)
-
-
-def write(tables: Mapping[str, pd.DataFrame], out: Path) -> None:
-    """Write tables as CSV into a folder."""
-    for name, table in tables.items():
-        write_atomic(out / f"{name}.csv", table.to_csv)
 
 
 def _must_rank(number: str) -> None:

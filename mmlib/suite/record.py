@@ -221,27 +221,23 @@ def _current(folder: Path, evidence: Evidence, experiment: Experiment[Any, Any])
 
     Raises DataError where it is not what would be recorded now.
     """
-    tier, version = evidence.header["tier"], evidence.header["method_version"]
-    anew = "record anew (--replace)"
-    if version != experiment.version:
-        raise DataError(
-            f"{folder}: was recorded by version {version} of the method, and this is version "
-            f"{experiment.version}; {anew}"
-        )
-    for dataset, settings in evidence.header["settings"].items():
-        if settings != asdict(experiment.budget(tier, dataset)):
-            raise DataError(f"{folder}: the settings of {dataset} have changed; {anew}")
-    current = {name: experiment.systems(tier, name) for name in evidence.datasets}
-    for dataset, systems in (pair for h in evidence.recordings for pair in h["systems"].items()):
-        for system, columns in systems.items():
-            now = current[dataset].get(system, {})
-            # A column that the record lacks is the default; one that the code lacks has no effect.
-            if any(columns[name] != str(now[name]) for name in columns.keys() & now.keys()):
-                raise DataError(f"{folder}: {system} on {dataset} has changed; {anew}")
+    tier, names = evidence.header["tier"], evidence.datasets
+    current = {name: experiment.systems(tier, name) for name in names}
+    now = {
+        "method_version": experiment.version,
+        "settings": {name: asdict(experiment.budget(tier, name)) for name in names},
+        "systems": {
+            name: {system: {k: str(v) for k, v in row.items()} for system, row in rows.items()}
+            for name, rows in current.items()
+        },
+    }
+    for header in evidence.recordings:
+        if difference := recordings.disagreement(header, {**header, **now}):
+            problem = f"was recorded by other code, which differs in {difference}"
+            raise DataError(f"{folder / header['file']}: {problem}; record anew (--replace)")
     series = evidence.series
-    names = zip(series["dataset"], series["system"], strict=True)
-    current_rows = [system in current[dataset] for dataset, system in names]
-    return replaced(evidence, series=series[current_rows].reset_index(drop=True))
+    rows = [s in current[d] for d, s in zip(series["dataset"], series["system"], strict=True)]
+    return replaced(evidence, series=series[rows].reset_index(drop=True))
 
 
 def assess_paper(number: str, tier: str) -> list[Assessment]:

@@ -118,6 +118,7 @@ FEATURES = f"features/{flickr8k.SHARED_FEATURES}.npy"
         (line(3, f"{NAMES[0]}#1\tA dog"), rf"line 3: .*{NAMES[0]}#1 stands in line 2 too"),
         (gone(CAPTIONS), r"captions\.txt: is missing \(run `mmlib data get flickr8k`"),
         (changed(CAPTIONS, lambda t: t.replace(b"of 1", b"\xff", 1)), r"line 7: .*utf-8"),
+        (changed(CAPTIONS, lambda t: t.replace(b"of 1", b"\0", 1)), "line 7: bytes that are 0"),
         (changed(CAPTIONS, lambda t: t[: t.rindex(b"10")]), f"4 captions of {NAMES[7]}"),
         (changed(CAPTIONS, lambda t: t + t.splitlines(True)[-1]), f"6 captions of {NAMES[7]}"),
         (gone("Images"), "Images: is missing"),

@@ -351,6 +351,7 @@ BAD_RELATION = {"caption": "x", "entities": [], "relations": [[7, 99, [], "in"]]
          "image 1: 0_a.jpg is image 0 too"),
         (karpathys(entry(0, "train"), {"filename": "a", "sentences": [{"raw": "x"}] * 5}),
          "image 1: lacks 'split'"),
+        (karpathys(entry(0, "train"), entry(1, "tets")), "image 1: no split 'tets' (choose from"),
         (karpathys({"filename": "a", "sentences": [{"raw": " "}] * 5}), "image 0: 0 captions of a"),
         (karpathys({"filename": "a", "sentences": []}), "image 0: 0 captions of a"),
         (karpathys(entry(0, "train"), None), "image 1: "),

@@ -217,11 +217,7 @@ def other_weights(folder):
 @pytest.mark.parametrize(
     ("name", "weights", "message"),
     [
-        (
-            "vgg",
-            "random",
-            "no backbone 'vgg' .*, or LIBRARY:MODEL of timm, hf",
-        ),
+        ("vgg", "random", "no backbone 'vgg' .*, or LIBRARY:MODEL of timm, hf"),
         ("keras:vgg", "random", "no backbone 'keras:vgg'"),
         ("timm:", "random", "no backbone 'timm:'"),
         ("timm:resnet5", "random", r"timm has no model 'resnet5' \(near: resnet50"),

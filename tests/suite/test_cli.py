@@ -219,7 +219,7 @@ def test_course_refuses_in_one_line(lessons, tmp_path, capsys):
         (("student", tmp_path / "new", "03"), "no notebook '03'; there are 01_one, 02_two"),
         (("answers", lessons / "01_one.ipynb"), "01_one.ipynb is something else; name a new"),
         (("grade", lessons, "--out", tmp_path / "new", "--timeout", "0"), "are numbers above 0"),
-        (("grade", tmp_path / "none", "--out", tmp_path / "marks.csv"), "no notebook in"),
+        (("grade", tmp_path / "none", "--out", tmp_path / "marks.csv"), "is not there"),
         (("answers", tmp_path / "new", "--pack"), "--pack is for course student"),
         (("teacher", tmp_path / "new"), "No such command 'teacher'"),
     ):

@@ -104,6 +104,9 @@ def graded(teacher, tmp_path_factory):
     for end in reversed(ends[:2]):
         twice.cells[end + 1 : end + 1] = copied[end - 2 : end]
     nbformat.write(twice, folder / "asks_twice.ipynb")
+    cleared = fill({1: " ", 2: None})
+    cleared.cells.insert(ends[1], nbformat.v4.new_code_cell("print(answer_2)"))
+    nbformat.write(cleared, folder / "cleared.ipynb")
     nbformat.write(committed_notebook(("1", [], [])), folder / "foreign.ipynb")
     write_odd_entries(folder, nbformat.writes(fill({})).encode())
     with pytest.MonkeyPatch.context() as patch:
@@ -153,15 +156,24 @@ def test_the_same_command_goes_on(graded, teacher, monkeypatch):
     monkeypatch.setattr(Path, "read_bytes", read_bytes)
     pd.testing.assert_frame_equal(grading.grade(folder, [teacher], marks, 1, *LIMITS), totals)
     assert marks.read_bytes() == before
+    first = lambda rows, *_, **__: (row for n, row in enumerate(rows) if n < 1 or 1 / 0)  # noqa: E731
+    monkeypatch.setattr(grading, "tqdm", first)
+    with pytest.raises(ZeroDivisionError):  # after one hand-in, as by Ctrl-C
+        grading.grade(folder, [teacher], marks, 1, *LIMITS)
+    assert marks.read_bytes() == before
 
 
 def test_what_cannot_be_graded_writes_nothing(teacher, tmp_path):
     (tmp_path / "a.ipynb").write_text("{")
     (tmp_path / "mine.csv").write_text("a,b\n")
+    pd.DataFrame([{"file": "b.ipynb"}], columns=grading.COLUMNS).to_csv(
+        tmp_path / "week_1.csv", index=False
+    )
     numbers = (0, -1, float("nan"), float("inf"))
     for folder, out, limits, said in (
-        (tmp_path, "mine.csv", LIMITS, "is no table of marks"),
-        (tmp_path / "none", "marks.csv", LIMITS, "no notebook in"),
+        (tmp_path, "mine.csv", LIMITS, "no marks of hand-ins in"),
+        (tmp_path, "week_1.csv", LIMITS, "no marks of hand-ins in"),
+        (tmp_path / "none", "marks.csv", LIMITS, "none: is not there"),
         *((tmp_path, "marks.csv", (limit, 2**30), "are numbers above 0") for limit in numbers),
         *((tmp_path, "marks.csv", (60, limit), "are numbers above 0") for limit in numbers),
     ):
@@ -175,10 +187,7 @@ def test_what_cannot_be_graded_writes_nothing(teacher, tmp_path):
     ("check", "said"),
     [
         ("course.number(1, answer_1, 3, 0.1)\nprint('done')", "does not end with course.number"),
-        (
-            "course.number(2, answer_1, 3, 0.1)",
-            r"its checks say right for the exercises \[2\] alone",
-        ),
+        ("course.number(2, answer_1, 3, 0.1)", r"say right for the exercises \[2\] alone"),
         ("course.number(1, None, 3, 0.1)", r"its checks say right for the exercises \[\] alone"),
         ("course.number(1, answer_1, 4, 0.1)", "fail with WrongAnswer: Exercise 1: 3 is not right"),
         ("course.function(1, abs, abs, [(lambda: 1,)])", "fail with"),
@@ -224,12 +233,8 @@ def test_export_has_the_metadata_of_nbgrader(teacher, tmp_path):
 
 def test_pack_has_package_and_evidence_and_keeps_begun_work(teacher, tmp_path, monkeypatch):
     root = tmp_path / "clone"
-    for name in (
-        "mmlib/a.py",
-        "mmlib/__pycache__/a.pyc",
-        "evidence/world.json",
-        *versions.PACKED[2:],
-    ):
+    packed = "mmlib/a.py", "mmlib/__pycache__/a.pyc", "evidence/world.json", *versions.PACKED[2:]
+    for name in packed:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(name)
     monkeypatch.setattr(versions, "PACKAGE", root / "mmlib")

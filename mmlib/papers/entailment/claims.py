@@ -92,8 +92,7 @@ def gain(evidence: Evidence, family: str, metric: str) -> np.ndarray | None:
     names = [name_of(family, "both", "miner"), name_of(family, REFERENCE)]
     if not all(evidence.has(dataset, name, metric) for name in names):
         return None
-    revised, plain = (evidence.values(dataset, name, metric, compared(evidence)) for name in names)
-    return revised - plain
+    return np.subtract(*(evidence.values(dataset, n, metric, compared(evidence)) for n in names))
 
 
 def weakest(evidence: Evidence) -> Effects:
@@ -121,18 +120,14 @@ def flattery(evidence: Evidence) -> Effects:
     [dataset] = evidence.datasets
     if relevance(evidence, dataset)[1] != "E@10":
         return TOO_FEW
-    metrics, differences = ("E@10, judge", "E@10"), []
-    for family in FAMILIES:
-        by_judge, by_logic = (gain(evidence, family, metric) for metric in metrics)
-        if by_judge is None or by_logic is None:
-            continue
-        reference = name_of(family, REFERENCE)
-        seeds = compared(evidence)
-        means = [evidence.values(dataset, reference, metric, seeds).mean() for metric in metrics]
-        differences.append(100 * by_judge / means[0] - 100 * by_logic / means[1])
-    if not differences:
-        return MISSING
-    return {"": crossed_known(np.mean(differences, axis=0), evidence.clusters(dataset, "test"))}
+    total, seeds = np.zeros(1), compared(evidence)
+    for percent, metric in ((100, "E@10, judge"), (-100, "E@10")):
+        for family in FAMILIES:
+            if (gained := gain(evidence, family, metric)) is None:
+                return MISSING
+            level = evidence.values(dataset, name_of(family, REFERENCE), metric, seeds).mean()
+            total = total + percent / len(FAMILIES) * gained / level
+    return {"": crossed_known(total, evidence.clusters(dataset, "test"))}
 
 
 # --- Words of claims.yaml ------------------------------------------------------------------------

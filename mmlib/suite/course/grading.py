@@ -68,9 +68,10 @@ class Kernel:
         self.folder = tempfile.TemporaryDirectory("-mmlib-course", ignore_cleanup_errors=True)
         (self.report, theirs), (self.control, far) = Pipe(), socket.socketpair()
         self.control.settimeout(GRACE)
-        arguments = (os.getpid(), self.folder.name, cells, worked, secret, memory, theirs, far)
+        arguments = (os.getpid(), self.folder.name, cells, secret, memory, theirs, far)
         self.process = get_context("spawn").Process(target=serve, args=arguments)
         self.process.start()
+        self.report.send(worked)  # no argument, which answers would find in their process
         theirs.close()
         far.close()
         message: Any = "the process that ran it has ended"
@@ -158,12 +159,14 @@ def grade(
     totals = out.with_name(f"{out.stem}_totals.csv")
     files = hand_ins(folder, (out, totals))
     if not files:
-        raise DataError(f"no notebook in {folder}")
+        raise DataError(f"{folder}: " + ("no notebook" if folder.exists() else "is not there"))
+    names = {p: p.name if p == folder else p.relative_to(folder).as_posix() for p in files}
     earlier = pd.DataFrame(columns=COLUMNS)
     if out.exists():
-        earlier = pd.read_csv(out, dtype=str, keep_default_na=False)
-        if list(earlier) != COLUMNS:
-            raise DataError(f"{out} is no table of marks of this command; name another file")
+        old = pd.read_csv(out, dtype=str, keep_default_na=False)
+        earlier = old[old.get("file", old.index).isin(map(printable, names.values()))]
+        if list(old) != COLUMNS or len(old) > len(earlier) == 0:
+            raise DataError(f"{out}: no marks of hand-ins in {folder}; name another file")
     kernels: dict[tuple[int, Path], Kernel] = {}
 
     def kernel_of(teacher: Teacher) -> Kernel:
@@ -176,16 +179,15 @@ def grade(
         return kernels[key]
 
     def rows_of(path: Path) -> list[dict[str, Any]]:
-        name = path.name if path == folder else path.relative_to(folder).as_posix()
-        student = Path(name).parts[0] if "/" in name else path.stem
-        about = {"student": student, "file": name}
+        student = Path(names[path]).parts[0] if "/" in names[path] else path.stem
+        about = {"student": student, "file": names[path]}
         try:
             if files[path]:
                 raise DataError(files[path])
             content = path.read_bytes()
             about["digest"] = hashlib.sha256(content + setting.encode()).hexdigest()[:16]
             graded = earlier[
-                (earlier.file == printable(name)) & (earlier.digest == about["digest"])
+                (earlier.file == printable(names[path])) & (earlier.digest == about["digest"])
             ]
             if len(graded):
                 return graded.to_dict("records")
@@ -209,7 +211,8 @@ def grade(
                     {name: printable(str(value)) for name, value in row.items()} for row in rows
                 ]
                 table = pd.DataFrame(marks, columns=COLUMNS).fillna("")
-                write_atomic(out, partial(table.to_csv, index=False))
+                left = earlier[~earlier.file.isin(table.file)]  # kept where this is interrupted
+                write_atomic(out, partial(pd.concat([table, left]).to_csv, index=False))
     finally:
         for kernel in kernels.values():
             kernel.close()
@@ -292,7 +295,7 @@ def read_answers(
                 number = int(title[1])
             elif "check" in cell.metadata.get("tags", []):
                 number = None
-            elif number and cell.cell_type == "code" and cell.source.strip():
+            elif number and cell.cell_type == "code":
                 cells[number].append(cell.source.strip())
     except Exception as error:  # nbformat raises whatever a malformed file leads to
         fault = f"it is not a notebook: {type(error).__name__}: {error}".splitlines()[0]
@@ -315,9 +318,11 @@ def _results(
     running: Fork | None = None
     earlier, again = list[str](), list[str]()
     for task in teacher.exercises:
-        handed_in = answers.get(task.number, ())
-        cells = [source for source in handed_in if source != task.blank.source.strip()]
-        if not cells:  # a question may be there twice, as after a copy
+        handed_in, blank = answers.get(task.number, ()), task.blank.source.strip()
+        given = list(filter(None, handed_in))
+        # A question may be there twice, as after a copy: a second blank would undo the answer.
+        cells = given[:1] + [cell for cell in given[1:] if cell != blank]
+        if cells in ([], [blank]):
             yield ("blank", "") if handed_in else ("error", "its cell is missing")
             continue
         kernel, result = kernel_of(), ""

@@ -28,15 +28,15 @@ FILES = 2**26  # bytes of a file that an answer may write
 
 
 def serve(
-    parent: int, folder: str, cells: Sequence[tuple[int, str]], worked: Sequence[str],
-    secret: Sequence[str], memory: int, report: Connection, control: socket.socket,
+    parent: int, folder: str, cells: Sequence[tuple[int, str]], secret: Sequence[str],
+    memory: int, report: Connection, control: socket.socket,
 ) -> None:  # fmt: skip
     """Run a notebook's cells (number, source), then hand-ins in forks; the target of a process.
 
-    worked: the teacher's answers and checks. secret: files that no hand-in may open. memory: bytes
-    of a hand-in beyond those of the notebook. report: is sent the number of each cell once it has
-    run, then the keys of the checks, or what failed. control: brings a connection for each hand-in;
-    a message without one is sent back, as a sign of life.
+    secret: files that no hand-in may open. memory: bytes of a hand-in beyond those of the notebook.
+    report: is sent the number of each cell once it has run, then the keys of the checks, or what
+    failed; it brings the teacher's answers and checks, which only a fork receives. control: brings
+    a connection for each hand-in; a message without one is sent back, as a sign of life.
     """
     os.environ |= {"MPLBACKEND": "agg", "CUDA_VISIBLE_DEVICES": "", "IPYTHONDIR": folder}
     end_with(parent)
@@ -63,7 +63,7 @@ def serve(
     if (child := os.fork()) == 0:
         checks.collected = []
         try:
-            for source in worked:
+            for source in report.recv():
                 if error := _error(shell, source):
                     raise error
             right = [key for key in checks.collected if key.exercise in checks.solved]

@@ -175,11 +175,15 @@ def test_photographs_with_other_regions_are_named_with_their_file_alone(tmp_path
     assert study["flickr8k"].images["test"].features is grid
 
 
-def test_splits_of_other_networks_are_refused(folder, tmp_path, monkeypatch):
+def test_splits_that_do_not_fit_are_refused(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
     shutil.copytree(folder / "f30k", tmp_path / "f30k")
+    names = {f"{s}{i}": f"{i}{s[0]}.jpg" for s in ("train", "dev", "test") for i in range(4)}
+    (tmp_path / "f30k/id_mapping.json").write_text(json.dumps(names))
+    with pytest.raises(DataError, match=r"f30k: \dt\.jpg is in 2 splits"):
+        load_study("paper", ["f30k"])
     np.save(tmp_path / "f30k/dev_ims.npy", np.zeros((4, 3, 9), np.float32))
-    with pytest.raises(DataError, match=r"f30k: features of dev are 9 wide, of train 8 \(get"):
+    with pytest.raises(DataError, match=r"f30k: widths are .*'dev': 9, 'test': 8} \(get"):
         load_study("paper", ["f30k"])
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from caption_graphs import graph, node
+from caption_graphs import CAT, COW, DOG, graph, node
 from sklearn.metrics import roc_auc_score
 
 from mmlib import world as pictures
@@ -47,7 +47,6 @@ def samples_of(world, *forms):
 # --- What follows from captions ---
 
 RED, BROWN = ("colour", "red"), ("colour", "brown")
-DOG, CAT, COW = node("dog"), node("cat"), node("cow")
 
 
 @pytest.mark.parametrize(

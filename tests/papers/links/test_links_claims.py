@@ -64,10 +64,7 @@ def planted(
             themes = (rng if is_organic else np.random.default_rng(5)).normal(size=DOCUMENTS)
             hard = hard + (content if is_organic else content / 2) * themes
             add(dataset, DESCRIBED, "test", "image content 0", themes)
-        for system, level in {
-            **SYSTEMS,
-            **(VARIANTS if dataset == "story" else {}),
-        }.items():
+        for system, level in {**SYSTEMS, **(VARIANTS if dataset == "story" else {})}.items():
             if system == "TK" and dataset != "organic":
                 continue
             more = sum(d for name, s, d in plus if name in ("", dataset) and s == system)

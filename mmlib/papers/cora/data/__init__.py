@@ -1,6 +1,7 @@
 """Captions, images and graphs of each tier, to look at and as arrays to train on."""
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -113,15 +114,22 @@ def _bert(tier: str) -> Path:
     return BERT if tier == "world" else data_dir() / "bert"
 
 
-def _read(folder: Path, workers: int) -> Captions:
+def read_splits(folder: Path) -> dict[str, precomputed.Precomputed]:
+    """The splits of a folder in a layout of `precomputed`; DataError where they do not fit."""
     all_images = (folder / "testall_caps.txt").is_file()
     files = {"train": "train", "val": "dev", "test": "testall" if all_images else "test"}
     loaded = {split: precomputed.load(folder, file) for split, file in files.items()}
-    widths = {split: read.images.features.shape[-1] for split, read in loaded.items()}
-    for split, width in widths.items():
-        if width != widths["train"]:
-            problem = f"features of {files[split]} are {width} wide, of train {widths['train']}"
-            raise DataError(f"{folder}: {problem} (get the features of one network)")
+    widths = {files[split]: read.rows.shape[-1] for split, read in loaded.items()}
+    if len(set(widths.values())) > 1:
+        raise DataError(f"{folder}: widths are {widths} (get the features of one network)")
+    [(image, n)] = Counter(i for read in loaded.values() for i in read.images.ids).most_common(1)
+    if n > 1 and any(folder.glob("id_mapping*.json")):  # names; else ids may begin anew
+        raise DataError(f"{folder}: {image} is in {n} splits (leave it in one)")
+    return loaded
+
+
+def _read(folder: Path, workers: int) -> Captions:
+    loaded = read_splits(folder)
     collection = Captions({split: read.images for split, read in loaded.items()}, {})
     graphs = {
         split: scenegraph.Graphs(
