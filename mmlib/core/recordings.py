@@ -132,8 +132,8 @@ def write(
         text = json.dumps({**header, **of_dataset}, ensure_ascii=False)
         # A name of a file that is no UTF-8 has half characters: as "\\udcff" they are read back.
         table = table.replace_schema_metadata({"mmlib": text.encode(errors="backslashreplace")})
-        # One page a column: what repeats from series to series is then written once.
-        options = {"compression": "zstd", "compression_level": 19, "data_page_size": 1 << 26}
+        # Large pages: what repeats from series to series is then written once.
+        options = {"compression": "zstd", "compression_level": 19, "data_page_size": 1 << 20}
         pq.write_table(table, buffer := pa.BufferOutputStream(), **options)
         contents[dataset] = buffer.getvalue().to_pybytes()
     paths = []
