@@ -319,9 +319,9 @@ def _results(
     earlier, again = list[str](), list[str]()
     for task in teacher.exercises:
         handed_in, blank = answers.get(task.number, ()), task.blank.source.strip()
-        given = list(filter(None, handed_in))
+        sources = list(filter(None, handed_in))
         # A question may be there twice, as after a copy: a second blank would undo the answer.
-        cells = given[:1] + [cell for cell in given[1:] if cell != blank]
+        cells = sources[:1] + [cell for cell in sources[1:] if cell != blank]
         if cells in ([], [blank]):
             yield ("blank", "") if handed_in else ("error", "its cell is missing")
             continue
