@@ -55,7 +55,7 @@ def read_images(path: Path) -> Iterator[SplitImage | Problem]:
                 raise ValueError(f"{full} captions of {name} instead of {CAPTIONS_EACH}")
             if (first := names.setdefault(name, number)) != number:
                 raise ValueError(f"{name} is image {first} too")
-            check_choice("split", split := str(image["split"]), {*SPLITS, "restval"})
+            check_choice("split", split := str(image["split"]), sum(SPLITS.values(), ()))
             yield SplitImage(name, split, captions)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             fault = f"lacks {error}" if isinstance(error, KeyError) else str(error)
